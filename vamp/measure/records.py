@@ -14,6 +14,8 @@ class RequestRecord:
 
     Attributes:
         arrival_s: the client sent it.
+        queued_s: the scheduler received it; between steps, so later than arrival_s by up to a step. vLLM's queue time
+            is scheduled_s - queued_s.
         scheduled_s: first time the scheduler put it into a step; None if never.
         first_token_s, finish_s: None if never.
         cached_tok: prompt tokens served from the prefix cache at its first prefill.
@@ -25,6 +27,7 @@ class RequestRecord:
     prompt_tok: int
     output_tok: int
     arrival_s: float
+    queued_s: float | None = None
     scheduled_s: float | None = None
     first_token_s: float | None = None
     finish_s: float | None = None

@@ -1,7 +1,7 @@
 """What every workload becomes: sessions of turns over token ids, with prefix identity kept.
 
-A loader or generator builds a `Trace`; engines read nothing else. Token ids are held once per session and cut lazily
-(`TokenSource`), so that a session of 60 turns costs its final length, not the sum of its prompts.
+A loader or generator builds a `Trace`; engines read nothing else. Token ids are held once per session and cut
+lazily (`TokenSource`), so that a session of 60 turns costs its final length, not the sum of its prompts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Turn:
     Attributes:
         prompt_tok: prompt length, tokens; at least 1.
         output_tok: reply length, tokens; at least 1.
-        think_s: seconds between the previous turn's completion (turn 0: the session's start) and this request.
+        think_s: seconds from the previous turn's completion (turn 0: the session's start) to this request.
     """
 
     prompt_tok: int
@@ -82,18 +82,18 @@ class Trace:
         return max(s.max_tok for s in self.sessions)
 
     def repeated(self, copies: int) -> Trace:
-        """The same sessions `copies` times; copies share no token prefix (ids are shifted by a per-copy salt)."""
+        """The same sessions `copies` times; copies share no prefix (ids are shifted by a per-copy salt)."""
         out: list[Session] = []
         for copy in range(copies):
             for s in self.sessions:
-                tokens = s.tokens if copy == 0 else Salted(s.tokens, copy)
-                out.append(replace(s, session_id=f"{s.session_id}~{copy}" if copy else s.session_id, tokens=tokens))
+                salted = replace(s, session_id=f"{s.session_id}~{copy}", tokens=Salted(s.tokens, copy))
+                out.append(salted if copy else s)
         return replace(self, sessions=tuple(out), notes={**self.notes, "copies": copies})
 
 
 @dataclass(frozen=True, slots=True)
 class GrowingTokens:
-    """A session in which every prompt extends the previous prompt and reply: one array, cut at turn boundaries."""
+    """A session in which every prompt extends the previous prompt and reply: one array, cut at turns."""
 
     ids: Tokens
     turns: tuple[Turn, ...]
@@ -122,7 +122,7 @@ class SeparateTokens:
 
 @dataclass(frozen=True, slots=True)
 class Salted:
-    """Another session's tokens, shifted by a per-copy offset: same shape, nothing shared with the original."""
+    """Another session's tokens, shifted by a per-copy offset: same shape, nothing shared with it."""
 
     base: TokenSource
     salt: int

@@ -1,0 +1,194 @@
+"""Platform profiles: data/platforms/*.yaml, checked, with the geometry that follows from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from vamp.config import Frozen, explain
+from vamp.engine.layout import expert_geometry
+from vamp.errors import ConfigError
+from vamp.memory.geometry import GIB, ExpertGeometry, KvGeometry
+from vamp.paths import data_dir
+from vamp.sim.step_time import StepTimeModel
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class StepTimeCoefficients(Frozen):
+    """See `StepTimeModel`; and the cost of moving a VMM page, and the run-to-run spread of a step."""
+
+    step_ms: NotNegative
+    prefill_us_per_tok: NotNegative
+    decode_ms_per_seq: NotNegative
+    context_ns_per_tok: NotNegative
+    tp_bus_gbps: Positive
+    tp_shares_host_bus: bool
+    h2d_gbps: Positive
+    remap_us_per_page: NotNegative
+    noise_sd: Annotated[float, Field(ge=0, le=0.5)]
+
+
+class Inhouse(Frozen):
+    growth_tok: Annotated[int, Field(ge=1)]
+    output_tok: Annotated[int, Field(ge=1)]
+
+
+class PlatformFile(Frozen):
+    name: str
+    title: str
+    model: str
+    gpus: Annotated[int, Field(ge=1)]
+    tp: Annotated[int, Field(ge=1)]
+    hbm_gib: Positive
+    kv_pool_gib: Positive
+    max_num_seqs: Annotated[int, Field(ge=1)]
+    step_time: StepTimeCoefficients
+    inhouse: Inhouse
+    provenance: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A profile. `provenance` says of each coefficient whether it is fitted, measured or assumed, and from what."""
+
+    name: str
+    title: str
+    gpus: int
+    tp: int
+    hbm_gib: float
+    kv_pool_gib: float
+    max_num_seqs: int
+    model_dir: str
+    inhouse_growth_tok: int
+    inhouse_output_tok: int
+    experts: ExpertGeometry
+    kv: KvGeometry
+    base_blk: int
+    step_time: StepTimeCoefficients
+    top_k: int
+    hidden_size: int
+    state_shapes: tuple[tuple[int, ...], ...]
+    kv_heads: int
+    head_dim: int
+    attention_layers: int
+    provenance: dict[str, str]
+
+    def step_model(self, scale: dict[str, float] | None = None) -> StepTimeModel:
+        """The step-time model, with named coefficients multiplied (sensitivity runs).
+
+        Raises:
+            ConfigError: a name is no coefficient.
+        """
+        c = self.scaled(scale)
+        return StepTimeModel(
+            step_ms=c.step_ms,
+            prefill_us_per_tok=c.prefill_us_per_tok,
+            decode_ms_per_seq=c.decode_ms_per_seq,
+            context_ns_per_tok=c.context_ns_per_tok,
+            tp_bytes_per_tok=tp_bytes_per_tok(self.tp, self.experts.n_layers, self.hidden_size),
+            tp_bus_gbps=c.tp_bus_gbps,
+            tp_shares_host_bus=c.tp_shares_host_bus,
+            h2d_gbps=c.h2d_gbps,
+            experts=self.experts,
+            top_k=self.top_k,
+        )
+
+    def scaled(self, scale: dict[str, float] | None) -> StepTimeCoefficients:
+        known = {k: v for k, v in self.step_time.model_dump().items() if isinstance(v, float)}
+        unknown = sorted(set(scale or {}) - set(known))
+        if unknown:
+            raise ConfigError(f"step_time has no coefficient {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        return self.step_time.model_copy(update={k: known[k] * f for k, f in (scale or {}).items()})
+
+
+def tp_bytes_per_tok(tp: int, n_layers: int, hidden_size: int, dtype_bytes: int = 2) -> int:
+    """Bytes that one rank sends per token: two ring all-reduces a layer, each 2(tp-1)/tp of a hidden vector."""
+    return int(2 * n_layers * hidden_size * dtype_bytes * 2 * (tp - 1) / tp)
+
+
+def platform_names() -> list[str]:
+    return sorted(p.stem for p in (data_dir() / "platforms").glob("*.yaml"))
+
+
+@cache
+def load_platform(name: str) -> Platform:
+    """The profile of that name.
+
+    Raises:
+        ConfigError: unknown name (the known ones are listed), or a field of the file is wrong.
+    """
+    if name not in platform_names():
+        raise ConfigError(f"unknown platform {name!r}; known: {', '.join(platform_names())}")
+    path = data_dir() / "platforms" / f"{name}.yaml"
+    try:
+        raw = PlatformFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (ValidationError, yaml.YAMLError) as err:
+        detail = explain(err, path.name) if isinstance(err, ValidationError) else str(err).replace("\n", " ")
+        raise ConfigError(f"data/platforms/{detail}") from None
+    return build_platform(raw)
+
+
+def build_platform(raw: PlatformFile) -> Platform:
+    """Geometry of the model on these GPUs. A hybrid block is so long that an attention page holds a state."""
+    model_dir = data_dir() / "models" / raw.model
+    hf = SimpleNamespace(**json.loads((model_dir / "config.json").read_text(encoding="utf-8")))
+    experts = expert_geometry(hf, raw.tp)
+    kv_heads = max(1, hf.num_key_value_heads // raw.tp)
+    shapes = gdn_state_shapes(hf, raw.tp)
+    tok_bytes = 2 * kv_heads * hf.head_dim * 2
+    block_tok = hybrid_block_tok(tok_bytes, shapes)
+    attention_layers = hf.num_hidden_layers // hf.full_attention_interval
+    kv = KvGeometry(block_tok * tok_bytes, attention_layers, block_tok)
+    return Platform(
+        name=raw.name,
+        title=raw.title,
+        gpus=raw.gpus,
+        tp=raw.tp,
+        hbm_gib=raw.hbm_gib,
+        kv_pool_gib=raw.kv_pool_gib,
+        max_num_seqs=raw.max_num_seqs,
+        model_dir=str(model_dir),
+        inhouse_growth_tok=raw.inhouse.growth_tok,
+        inhouse_output_tok=raw.inhouse.output_tok,
+        experts=experts,
+        kv=kv,
+        base_blk=kv.base_blk(int(raw.kv_pool_gib * GIB)),
+        step_time=raw.step_time,
+        top_k=hf.num_experts_per_tok,
+        hidden_size=hf.hidden_size,
+        state_shapes=shapes,
+        kv_heads=kv_heads,
+        head_dim=hf.head_dim,
+        attention_layers=attention_layers,
+        provenance=raw.provenance,
+    )
+
+
+def gdn_state_shapes(hf: Any, tp: int) -> tuple[tuple[int, ...], ...]:
+    """Convolution and recurrent state of one gated-delta-net layer on one rank, as vLLM 0.26.0 lays them out."""
+    conv_dim = (
+        2 * hf.linear_num_key_heads * hf.linear_key_head_dim + hf.linear_num_value_heads * hf.linear_value_head_dim
+    )
+    return (
+        (hf.linear_conv_kernel_dim - 1, conv_dim // tp),
+        (hf.linear_num_value_heads // tp, hf.linear_key_head_dim, hf.linear_value_head_dim),
+    )
+
+
+def hybrid_block_tok(tok_bytes: int, state_shapes: tuple[tuple[int, ...], ...], align_tok: int = 16) -> int:
+    """Smallest multiple of `align_tok` tokens whose attention page holds one bf16 state (vLLM's hybrid alignment)."""
+    state_bytes = 0
+    for shape in state_shapes:
+        n = 2
+        for d in shape:
+            n *= d
+        state_bytes += n
+    return -(-state_bytes // (tok_bytes * align_tok)) * align_tok

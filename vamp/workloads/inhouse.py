@@ -1,0 +1,36 @@
+"""The paper's in-house workload (section VI-C): c sessions of 12 turns, each turn a fixed growth longer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vamp.errors import ConfigError
+from vamp.workloads.trace import FIRST_TOK, VOCAB_TOK, GrowingTokens, Session, Trace, Turn
+
+TURNS = 12
+
+
+def inhouse(concurrency: int, growth_tok: int, output_tok: int, seed: int, scale: float = 1.0) -> Trace:
+    """All sessions start at t = 0, nobody thinks, nothing is shared between sessions.
+
+    Args:
+        concurrency: sessions, the paper's c.
+        growth_tok: the prompt of turn k is (k + 1) * growth_tok long: previous prompt, reply, new tokens.
+        output_tok: length of every reply, tokens.
+        seed: of the token ids.
+        scale: shortens sessions to that part of the 12 turns, two at least (the first is not measured).
+
+    Raises:
+        ConfigError: the reply does not fit into one turn's growth.
+    """
+    if not 1 <= output_tok < growth_tok:
+        raise ConfigError(
+            f"output_tok is {output_tok}; it must be 1..{growth_tok - 1}, below growth_tok {growth_tok}"
+        )
+    n_turns = max(2, round(TURNS * scale))
+    turns = tuple(Turn(prompt_tok=(k + 1) * growth_tok, output_tok=output_tok) for k in range(n_turns))
+    shape = (concurrency, n_turns * growth_tok + output_tok)
+    ids = np.random.default_rng(seed).integers(FIRST_TOK, VOCAB_TOK, shape, dtype=np.int32)
+    sessions = tuple(Session(f"c{i:03d}", turns, GrowingTokens(ids[i], turns)) for i in range(concurrency))
+    label = f"in-house {n_turns}-turn, c = {concurrency}"
+    return Trace(label, sessions, notes={"growth_tok": growth_tok, "output_tok": output_tok})
