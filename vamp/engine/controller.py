@@ -51,7 +51,7 @@ class Controller:
     """Attributes:
     invocations: allocations that found too few uncached blocks.
     deferred: of these, how many had no feasible plan (vLLM then waits or preempts, as it would without VAMP).
-    decide_ns: time from a gap found to a gap covered, one entry per decision, filled while `timing` is on.
+    decide_ns: CPU time from a gap found to a plan chosen, one entry per decision, filled while `timing` is on.
     """
 
     def __init__(self, pool: VampBlockPool, plan: PoolPlan, cost: CostModel, clock: Clock, log: DecisionLog) -> None:
@@ -77,6 +77,7 @@ class Controller:
         running: Sequence[Request],
         victims_partial_tok: tuple[int, ...],
         spare: set[int],
+        started_ns: int,
     ) -> Plan | None:
         """Cover a gap; offloading takes effect in the block pool at once.
 
@@ -85,6 +86,7 @@ class Controller:
             running: requests whose remaining decode budget gives w.
             victims_partial_tok: see `Situation`.
             spare: free blocks about to be hit, no eviction candidates.
+            started_ns: this thread's CPU time when the gap was found.
         """
         self.invocations += 1
         situation = Situation(
@@ -98,6 +100,8 @@ class Controller:
             t_queue_us=self.queue_delay.us,
         )
         decision = choose(situation, self.plan, self.cost)
+        if self.timing:
+            self.decide_ns.append(time.thread_time_ns() - started_ns)
         before = self.pool.num_gpu_blocks
         self._carry_out(decision)
         if decision.choice is not None and self.log.active:

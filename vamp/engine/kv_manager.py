@@ -120,7 +120,7 @@ class VampKVCacheManager(KVCacheManager):
         gap = max(need - len(spare) - pool.uncached_free_blk, must_grow)
         if gap <= 0:
             return True
-        t0_ns = time.perf_counter_ns()
+        started_ns = time.thread_time_ns()
         is_running = request.status == RequestStatus.RUNNING
         plan = self.controller.decide(
             gap_blk=gap,
@@ -130,9 +130,8 @@ class VampKVCacheManager(KVCacheManager):
             running=self.running,
             victims_partial_tok=self._victims(request, gap) if is_running else (),
             spare=spare,
+            started_ns=started_ns,
         )
-        if self.controller.timing:
-            self.controller.decide_ns.append(time.perf_counter_ns() - t0_ns)
         return plan is not Plan.PREEMPT
 
     def _need_blk(

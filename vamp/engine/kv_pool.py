@@ -58,11 +58,13 @@ class VampBlockPool(BlockPool):
         ages: list[int] = []
         if n_blk <= 0:
             return ()
-        queue = self.free_block_queue
+        queue, last_used, step = self.free_block_queue, self.last_used_step, self.step
         block, end = queue.fake_free_list_head.next_free_block, queue.fake_free_list_tail
-        while block is not end and len(ages) < n_blk:
+        while block is not end:
             if block.block_hash is not None and block.block_id not in spare:
-                ages.append(self.step - self.last_used_step[block.block_id])
+                ages.append(step - last_used[block.block_id])
+                if len(ages) == n_blk:
+                    break
             block = block.next_free_block
         return tuple(ages)
 

@@ -173,9 +173,15 @@ class PoolPlan:
     limit_groups: int
     increment_groups: int = 4
 
+    @cached_property
+    def _capacities_blk(self) -> tuple[int, ...]:
+        """Looked up, since every decision asks several times."""
+        group_bytes = self.experts.group_bytes
+        return tuple(self.kv.capacity_blk(self.base_blk, n * group_bytes) for n in range(self.limit_groups + 1))
+
     def capacity_blk(self, n_groups: int) -> int:
-        """Pool size with that many groups offloaded."""
-        return self.kv.capacity_blk(self.base_blk, n_groups * self.experts.group_bytes)
+        """Pool size with that many groups offloaded, 0 to `limit_groups`."""
+        return self._capacities_blk[n_groups]
 
     @property
     def max_blk(self) -> int:
@@ -183,23 +189,24 @@ class PoolPlan:
 
     def groups_for_gap(self, gap_blk: int) -> int:
         """n_groups of Eq. 3: groups whose bytes cover that many blocks, before rounding to increments."""
-        return ceil(gap_blk * self.kv.block_bytes / self.experts.group_bytes)
+        return -(-gap_blk * self.kv.block_bytes // self.experts.group_bytes)
 
     def grow_up_to(self, have_groups: int, gap_blk: int) -> int:
         """Smallest group count, in whole increments, that adds at least `gap_blk` blocks; the limit if none does."""
-        target = self.capacity_blk(have_groups) + gap_blk
-        n = have_groups + max(1, self.groups_for_gap(gap_blk) // self.increment_groups) * self.increment_groups
-        while n < self.limit_groups and self.capacity_blk(n) < target:
-            n += self.increment_groups
+        capacities, step = self._capacities_blk, self.increment_groups
+        target = capacities[have_groups] + gap_blk
+        n = have_groups + max(1, self.groups_for_gap(gap_blk) // step) * step
+        while n < self.limit_groups and capacities[n] < target:
+            n += step
         return min(n, self.limit_groups)
 
     def grow_within(self, have_groups: int, gap_blk: int) -> int:
         """Largest group count, in whole increments, that adds at most `gap_blk` blocks (C_e^floor of Eq. 5)."""
-        target = self.capacity_blk(have_groups) + gap_blk
-        n = have_groups + self.groups_for_gap(gap_blk) // self.increment_groups * self.increment_groups
-        n = min(n, self.limit_groups)
-        while n > have_groups and self.capacity_blk(n) > target:
-            n -= self.increment_groups
+        capacities, step = self._capacities_blk, self.increment_groups
+        target = capacities[have_groups] + gap_blk
+        n = min(have_groups + self.groups_for_gap(gap_blk) // step * step, self.limit_groups)
+        while n > have_groups and capacities[n] > target:
+            n -= step
         return max(n, have_groups)
 
 

@@ -19,7 +19,10 @@ def mean_p_eff(alpha: float, r_hit: float, ages_steps: Sequence[int], tau_steps:
     """Eq. 1 averaged over candidate blocks; 0 for none."""
     if not ages_steps:
         return 0.0
-    return alpha * r_hit * tau_steps * sum([1.0 / (tau_steps + age) for age in ages_steps]) / len(ages_steps)
+    total = 0.0
+    for age in ages_steps:
+        total += 1.0 / (tau_steps + age)
+    return alpha * r_hit * tau_steps * total / len(ages_steps)
 
 
 def eviction_cost_us(p: float, n_tok: int, t_prefill_us: float, t_overhead_us: float) -> float:

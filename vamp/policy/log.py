@@ -6,14 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-from vamp.policy.plan import Decision, Plan, Situation
-
-COST_KEY = {
-    Plan.EVICT: "C_c_us",
-    Plan.OFFLOAD: "C_e_us",
-    Plan.PREEMPT: "C_p_us",
-    Plan.OFFLOAD_EVICT: "C_b_us",
-}
+from vamp.policy.plan import Decision, Situation
 
 
 def decision_record(
@@ -35,7 +28,10 @@ def decision_record(
         "phase": phase,
         "gap_blk": situation.gap_blk,
         "must_grow_blk": situation.must_grow_blk,
-        **{COST_KEY[plan]: us for plan, us in decision.costs_us.items()},
+        "C_c_us": decision.evict_us,
+        "C_e_us": decision.offload_us,
+        "C_p_us": decision.preempt_us,
+        "C_b_us": decision.offload_evict_us,
         "feasible": [plan.value for plan, us in decision.costs_us.items() if us is not None],
         "choice": decision.choice.value if decision.choice else None,
         "evict_blk": decision.evict_blk,

@@ -176,7 +176,7 @@ class Driver:
             waiting = len(self.scheduler.waiting)
             raise RunError(
                 f"no step scheduled anything {MAX_EMPTY_STEPS} times in a row at {self.clock.now_s():.1f} s "
-                f"({waiting} requests wait, {self.pool.get_num_free_blocks()} of {self.pool.num_gpu_blocks} blocks free)"
+                f"({waiting} requests wait, {self.pool.get_num_free_blocks()}/{self.pool.num_gpu_blocks} blocks free)"
             )
         self._update(output, [], [])
         self.clock.advance_to(self.clock.now_s() + EMPTY_STEP_S)

@@ -1,8 +1,8 @@
 """Skip what would change nothing: the simulator's shortcut through vLLM's KVCacheManager.
 
 A decode step inside a block allocates nothing, frees nothing and caches nothing, yet the stock call visits every KV
-group several times to find that out; over a replay that is two thirds of all time. What the call does depends on the token
-counts only through the block boundaries passed, so it is made once per boundary and skipped until the next.
+group several times to find that out; over a replay that is two thirds of all time. What the call does depends on the
+token counts only through the block boundaries passed, so it is made once per boundary and skipped until the next.
 tests/sim/test_fast_manager.py replays with and without it and compares every record.
 """
 
