@@ -7,11 +7,18 @@ VampError
 ├── CapacityError     a request or a plan can never fit
 ├── VersionError      another vLLM than the supported one
 ├── InvariantError    accounting went wrong (a defect: please report it)
+├── DriverError       a call to the memory driver failed; nothing was changed by it
+│   ├── AddressError      an address or size that the call cannot take (a defect of the caller)
+│   └── OutOfPagesError   no physical memory is left
+├── RemapError        pages could not change hands; all of them are where they were before
+├── FatalRemapError   nor could they be put back; the rank must stop
 ├── RunError          an experiment did not finish
 └── ClaimError        a value or claim id is unknown
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 
 class VampError(Exception):
@@ -46,6 +53,31 @@ class VersionError(VampError):
 
 class InvariantError(VampError):
     """Block or page accounting is inconsistent. Always a defect."""
+
+
+class DriverError(VampError):
+    """A call to the memory driver failed and changed nothing."""
+
+    @classmethod
+    def of(cls, call: str, problem: str, *, value: object, limit: object, todo: str) -> Self:
+        """The one line: which call, what is wrong, the value seen, its limit, what to do."""
+        return cls(f"{call}: {problem}: {value}; the limit is {limit}; {todo}")
+
+
+class AddressError(DriverError):
+    """An address or a size is misaligned, unknown, taken, or in use. A defect of the caller."""
+
+
+class OutOfPagesError(DriverError):
+    """No physical memory is left for new pages."""
+
+
+class RemapError(VampError):
+    """Pages could not change hands. Every page is where it was before."""
+
+
+class FatalRemapError(VampError):
+    """A remap failed and could not be undone either; the message has the state. Stop this rank."""
 
 
 class RunError(VampError):

@@ -124,6 +124,21 @@ def test_boundaries_differ_by_one_group_at_most(p: PoolPlan, data: st.DataObject
     assert max(per_layer) * p.experts.shards_per_group <= p.experts.n_shards
 
 
+def test_the_smallest_growth_where_rounding_favours_fewer_groups() -> None:
+    e = ExpertGeometry(2, 11, (16384, 49152), 1, 16384)
+    p = PoolPlan(e, KvGeometry(1000, 3, 16, 16384), 2, e.max_groups(37.0), 1)
+    up = p.grow_up_to(2, 22)
+    assert p.capacity_blk(up - 1) - p.capacity_blk(2) < 22 <= p.capacity_blk(up) - p.capacity_blk(2)
+
+
+def test_a_group_count_out_of_range_is_refused() -> None:
+    p = PoolPlan(TP2, KV2, 1288, TP2.max_groups(15))
+    assert p.capacity_blk(0) == 1291  # 1,288 asked for; 343 pages a tensor hold three more
+    for n in (-1, p.limit_groups + 1):
+        with pytest.raises(GeometryError, match="the limit is 0 to 1786"):
+            p.capacity_blk(n)
+
+
 def test_ranks_agree_on_the_minimum() -> None:
     assert common_capacity_blk([100, 63]) == 63
     with pytest.raises(GeometryError, match="no rank"):

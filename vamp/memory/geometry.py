@@ -7,6 +7,7 @@ pages can change hands. Pages go to the tails of all KV tensors alike; a block n
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, lcm
@@ -180,7 +181,16 @@ class PoolPlan:
         return tuple(self.kv.capacity_blk(self.base_blk, n * group_bytes) for n in range(self.limit_groups + 1))
 
     def capacity_blk(self, n_groups: int) -> int:
-        """Pool size with that many groups offloaded, 0 to `limit_groups`."""
+        """Pool size that the mapped pages hold with that many groups offloaded.
+
+        For 0 it can exceed `base_blk` by the blocks that fit into the base's own last pages (3 for Qwen3-Next under
+        TP2); they are handed out with the first growth.
+
+        Raises:
+            GeometryError: more than `limit_groups`, or fewer than none.
+        """
+        if not 0 <= n_groups <= self.limit_groups:
+            raise GeometryError(f"{n_groups} groups to offload; the limit is 0 to {self.limit_groups}")
         return self._capacities_blk[n_groups]
 
     @property
@@ -194,20 +204,14 @@ class PoolPlan:
     def grow_up_to(self, have_groups: int, gap_blk: int) -> int:
         """Smallest group count, in whole increments, that adds at least `gap_blk` blocks; the limit if none does."""
         capacities, step = self._capacities_blk, self.increment_groups
-        target = capacities[have_groups] + gap_blk
-        n = have_groups + max(1, self.groups_for_gap(gap_blk) // step) * step
-        while n < self.limit_groups and capacities[n] < target:
-            n += step
-        return min(n, self.limit_groups)
+        first = bisect_left(capacities, capacities[have_groups] + gap_blk)
+        return min(have_groups - (have_groups - first) // step * step, self.limit_groups)
 
     def grow_within(self, have_groups: int, gap_blk: int) -> int:
         """Largest group count, in whole increments, that adds at most `gap_blk` blocks (C_e^floor of Eq. 5)."""
         capacities, step = self._capacities_blk, self.increment_groups
-        target = capacities[have_groups] + gap_blk
-        n = min(have_groups + self.groups_for_gap(gap_blk) // step * step, self.limit_groups)
-        while n > have_groups and capacities[n] > target:
-            n -= step
-        return max(n, have_groups)
+        last = bisect_right(capacities, capacities[have_groups] + gap_blk) - 1
+        return last if last == self.limit_groups else have_groups + (last - have_groups) // step * step
 
 
 def common_capacity_blk(per_rank_blk: list[int]) -> int:

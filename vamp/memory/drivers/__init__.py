@@ -1,0 +1,1 @@
+"""Implementations of `vamp.memory.driver.VmmDriver`."""

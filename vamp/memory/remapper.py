@@ -1,0 +1,221 @@
+"""Moves the boundary between experts and KV cache: real pages, on one rank.
+
+The tensors of experts and KV cache keep their addresses for life. Offloading a group takes its pages away from the
+experts' addresses, puts the staging buffer's pages there instead, and adds the pages to the tails of the KV tensors;
+restoring does the reverse, step by step. Section IV-C, with an alias in place of the paper's patched kernel.
+
+One thread, at step boundaries only: no kernel may read these tensors from `prepare` until `finish` returns.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from vamp.errors import InvariantError, RemapError
+from vamp.memory.addresses import Addresses
+from vamp.memory.driver import Guard, VmmDriver
+from vamp.memory.geometry import PoolPlan
+from vamp.memory.ledger import Holdings, Ledger, Run
+from vamp.memory.spans import KvSpan, Place, ShardRange, SpanLayout
+from vamp.memory.transaction import Step, Transaction
+from vamp.memory.vote import Ballot, Verdict, vote
+
+KV_BYTE = 0x00
+"""New KV pages read as zeros: recurrent states and padded slots count on it."""
+WEIGHT_BYTE = 0xFF
+"""Experts not yet loaded and staging buffers not yet filled read as NaN: a copy that was missed is not silent."""
+
+
+class Remapper:
+    """Attributes:
+    layout: the page arithmetic.
+    addresses: where tensors and shards are; valid for life.
+    ledger: who owns which page run; read it, do not change it.
+    n_groups: groups offloaded, as last committed.
+    """
+
+    def __init__(self, plan: PoolPlan, driver: VmmDriver, *, guard: Guard = Guard.HOLE, rank: int = 0) -> None:
+        """Reserve all addresses, create all pages, map them with nothing offloaded.
+
+        Args:
+            guard: what addresses without a page do when read: above all KV tails that are not there yet.
+
+        Raises:
+            GeometryError: plan and page size cannot be laid out.
+            DriverError, RemapError: the driver refused; everything made so far is given back.
+        """
+        self.layout = SpanLayout(plan)
+        self.ledger = Ledger()
+        self.n_groups = 0
+        self.rank = rank
+        self._plan, self._driver = plan, driver
+        self._start: dict[Place, Run] = {}
+        self._pending: Ballot | None = None
+        self._resources = ExitStack()
+        with ExitStack() as on_failure:
+            on_failure.callback(self.close)
+            self.addresses = Addresses(self.layout, driver, guard, self._resources)
+            self._transaction = Transaction(driver, self.ledger, self.addresses)
+            self._create_pages()
+            self._transaction.run(Step(True, run, place) for place, run in self._start.items())
+            self._transaction.commit(_clean_byte)
+            on_failure.pop_all()
+
+    def _create_pages(self) -> None:
+        for place, n in self.layout.runs():
+            run = Run(self._driver.create(n * self.layout.page_bytes), n)
+            self._resources.callback(self._driver.destroy, run.handle)
+            self.ledger.add(run)
+            self._start[place] = run
+        self.ledger.seal()
+
+    def close(self) -> None:
+        """Give everything back, open remap or not. Tensors over these addresses are void from here on."""
+        for place, run in list(self.ledger.mapped.items()):
+            self._driver.unmap(self.addresses.pages(place, run.n_pages).address)
+            self.ledger.detach(run, place)
+        self._resources.close()
+
+    # moving the boundary
+
+    def prepare(self, seq: int, n_groups: int) -> Ballot:
+        """Do everything that can fail, so that `n_groups` are offloaded; contents stay as they are for now.
+
+        Restoring needs the KV blocks at and above the new capacity unused: the caller guarantees it.
+
+        Args:
+            seq: number of the remap, the same on all ranks.
+
+        Returns:
+            This rank's ballot; with an error, nothing was changed.
+
+        Raises:
+            FatalRemapError: it failed and could not be undone.
+            InvariantError: the remap before was not finished.
+        """
+        if self._pending is not None:
+            raise InvariantError(f"remap {self._pending.seq} is not finished; finish it before remap {seq}")
+        before, error = self.capacity_blk, ""
+        try:
+            self._move_to(n_groups)
+        except RemapError as err:
+            error = str(err)
+        after = before if error else self._plan.capacity_blk(n_groups)
+        self._pending = Ballot(self.rank, seq, n_groups, before, after, error)
+        return self._pending
+
+    def finish(self, verdict: Verdict) -> tuple[ShardRange, ...]:
+        """Commit or undo what `prepare` did.
+
+        When committed, new KV pages are zero, and what came back to experts is overwritten with WEIGHT_BYTE.
+
+        Returns:
+            Shards whose weights must be copied back before the next forward.
+
+        Raises:
+            FatalRemapError: undoing or overwriting failed.
+            InvariantError: there is no such remap, or this rank voted against a verdict to commit.
+        """
+        ballot = self._pending
+        if ballot is None or ballot.seq != verdict.seq or (verdict.commit and ballot.error):
+            raise InvariantError(f"{verdict} does not fit this rank's ballot {ballot}")
+        self._pending = None
+        if not verdict.commit:
+            self._transaction.abort()
+            return ()
+        self._transaction.commit(_clean_byte)
+        was, self.n_groups = self.n_groups, ballot.n_groups
+        return self.layout.restored(was, self.n_groups)
+
+    def remap(self, n_groups: int) -> tuple[ShardRange, ...]:
+        """`prepare` and `finish` where there is one rank.
+
+        Raises:
+            RemapError: it failed; nothing was changed.
+            FatalRemapError, InvariantError: as above.
+        """
+        verdict = vote([self.prepare(0, n_groups)], 1)
+        restored = self.finish(verdict)
+        if not verdict.commit:
+            raise RemapError(verdict.reason)
+        return restored
+
+    def _move_to(self, n_groups: int) -> None:
+        if not 0 <= n_groups <= self._plan.limit_groups:
+            raise RemapError(
+                f"{n_groups} groups cannot be offloaded; the limit is 0 to {self._plan.limit_groups}: ask for less"
+            )
+        low, high = sorted((self.n_groups, n_groups))
+        steps = [step for seq in range(low, high) for step in self._offload(seq)]
+        if n_groups < self.n_groups:
+            steps = [step.inverse() for step in reversed(steps)]
+        self._transaction.run(steps)
+
+    def _offload(self, seq: int) -> list[Step]:
+        """The experts' pages leave, staging pages stand in for them, the pages join the KV tails."""
+        group = self.layout.group(seq)
+        moved = [(self._start[expert], expert, kv) for expert, kv in group.pages]
+        return [
+            *(Step(False, run, expert) for run, expert, _ in moved),
+            *(Step(True, self._start[staged], expert) for staged, expert in group.aliases),
+            *(Step(True, run, kv) for run, _, kv in moved),
+        ]
+
+    # what is where
+
+    @property
+    def capacity_blk(self) -> int:
+        """KV blocks that every tensor holds, as last committed."""
+        return self._plan.capacity_blk(self.n_groups)
+
+    @property
+    def holdings(self) -> Holdings:
+        """Pages by owner."""
+        return self.ledger.holdings()
+
+    def offloaded(self, layer: int) -> ShardRange:
+        """Shards of a MoE layer that must be staged before it runs; empty if all are resident."""
+        return self.layout.offloaded(layer, self.n_groups)
+
+    def check(self) -> None:
+        """The ledger, and between remaps every page's place and the capacity. O(pages).
+
+        Raises:
+            InvariantError: names what is wrong.
+        """
+        self.ledger.check()
+        if self._transaction.broken:
+            raise InvariantError(self._transaction.broken)
+        if self._pending is not None:
+            return
+        wrong = self._expected().items() ^ self.ledger.mapped.items()
+        if wrong:
+            raise InvariantError(
+                f"{len(wrong)} mappings do not fit {self.n_groups} groups, such as {min(wrong, key=str)}"
+            )
+        backed = self._backed_blk()
+        if backed != self.capacity_blk:
+            raise InvariantError(f"KV pages back {backed} blocks; {self.n_groups} groups make {self.capacity_blk}")
+
+    def _expected(self) -> dict[Place, Run]:
+        """What must be mapped where at this boundary."""
+        at = dict(self._start)
+        for seq in range(self.n_groups):
+            for step in self._offload(seq):
+                if step.attach:
+                    at[step.place] = step.run
+                else:
+                    del at[step.place]
+        return at
+
+    def _backed_blk(self) -> int:
+        """KV blocks by the pages that are mapped, without a gap, in the shortest tensor."""
+        pages = [0] * self._plan.kv.n_tensors
+        for place in sorted(self.ledger.mapped, key=lambda place: place.page):
+            if isinstance(place.span, KvSpan) and place.page == pages[place.span.tensor]:
+                pages[place.span.tensor] += self.ledger.mapped[place].n_pages
+        return min(pages) * self.layout.page_bytes // self._plan.kv.page_bytes
+
+
+def _clean_byte(place: Place) -> int:
+    return KV_BYTE if isinstance(place.span, KvSpan) else WEIGHT_BYTE
