@@ -137,6 +137,24 @@ def test_a_hit_block_is_no_eviction_candidate() -> None:
     assert len(pool.eviction_ages_steps(3, spare={blocks[0].block_id})) == 2
 
 
+def test_a_long_run_of_spared_blocks_is_not_walked_to_its_end() -> None:
+    from vamp.engine.kv_pool import WALK_BLK
+
+    pool = fresh_pool(WALK_BLK + 40)
+    blocks = pool.get_new_blocks(WALK_BLK + 39)
+    for i, b in enumerate(blocks):
+        cache(pool, b, i)
+    for b in blocks:
+        pool.step += 1
+        pool.free_blocks([b])
+    spare = {b.block_id for b in blocks[: WALK_BLK + 30]}
+    ages = pool.eviction_ages_steps(5, spare)
+    exact = [pool.step - pool.last_used_step[b.block_id] for b in blocks[WALK_BLK + 30 : WALK_BLK + 35]]
+    assert len(ages) == 5
+    assert len(pool.eviction_ages_steps(50, spare)) == 9
+    assert all(a >= e for a, e in zip(ages, exact, strict=True))
+
+
 def test_adopting_a_pool_in_use_counts_what_is_cached() -> None:
     from vllm.v1.core.block_pool import BlockPool
 

@@ -41,14 +41,10 @@ def test_p_eff_halves_at_age_tau() -> None:
     assert costs.p_eff(0.5, 0.9, 2000, 2000) == pytest.approx(0.225)
 
 
-@given(share, share, st.lists(age, min_size=1, max_size=40), st.floats(1, 1e5))
-def test_mean_p_eff_is_the_mean_of_equation_1(alpha: float, r_hit: float, ages: list[int], tau: float) -> None:
+@given(share, share, st.lists(age, max_size=40), st.floats(1, 1e5))
+def test_many_blocks_are_equation_1_block_by_block(alpha: float, r_hit: float, ages: list[int], tau: float) -> None:
     one_by_one = [costs.p_eff(alpha, r_hit, a, tau) for a in ages]
-    assert costs.mean_p_eff(alpha, r_hit, ages, tau) == pytest.approx(sum(one_by_one) / len(ages))
-
-
-def test_mean_p_eff_of_no_block_is_zero() -> None:
-    assert costs.mean_p_eff(0.5, 0.9, [], 2000) == 0.0
+    assert costs.p_eff_each(alpha, r_hit, ages, tau) == pytest.approx(one_by_one)
 
 
 @given(share, share, age, age)

@@ -28,7 +28,7 @@ QUIET = Situation(
 
 
 def decide(**changes: object) -> Decision:
-    return choose(replace(QUIET, **changes), POOL, COST)  # type: ignore[arg-type]
+    return choose(QUIET._replace(**changes), POOL, COST)  # type: ignore[arg-type]
 
 
 def test_low_reuse_evicts() -> None:
@@ -70,7 +70,7 @@ def test_a_pool_with_too_few_free_blocks_must_grow() -> None:
 
 def test_the_last_partial_increment_is_allowed_where_it_gives_a_block() -> None:
     three = replace(POOL, kv=replace(KV, n_tensors=3))  # 2 groups are 6 pages: 2 for each of 3 tensors
-    s = replace(QUIET, gap_blk=1, ages_steps=(), groups=POOL.limit_groups - 2)
+    s = QUIET._replace(gap_blk=1, ages_steps=(), groups=POOL.limit_groups - 2)
     assert choose(s, three, COST).groups_after == POOL.limit_groups
     assert choose(s, POOL, COST).choice is None  # 6 pages do not reach 12 tensors
 
@@ -85,7 +85,7 @@ situations = st.builds(
     groups=st.integers(0, POOL.limit_groups),
     victims_partial_tok=st.lists(st.integers(0, 543), max_size=4).map(tuple),
     t_queue_us=st.floats(0, 1e8),
-).map(lambda s: replace(s, ages_steps=s.ages_steps[: s.gap_blk], must_grow_blk=min(s.must_grow_blk, s.gap_blk)))
+).map(lambda s: s._replace(ages_steps=s.ages_steps[: s.gap_blk], must_grow_blk=min(s.must_grow_blk, s.gap_blk)))
 
 
 def record(s: Situation, d: Decision) -> dict[str, object]:
@@ -108,8 +108,8 @@ def test_the_choice_is_the_cheapest_feasible_plan_recomputed_independently(s: Si
 
 
 def test_the_recomputation_catches_a_wrong_choice() -> None:
-    s = replace(QUIET, r_hit=0.0)
-    wrong = record(s, replace(choose(s, POOL, COST), choice=Plan.OFFLOAD))
+    s = QUIET._replace(r_hit=0.0)
+    wrong = record(s, choose(s, POOL, COST)._replace(choice=Plan.OFFLOAD))
     assert recompute(wrong, POOL, COST) != wrong["choice"]
 
 

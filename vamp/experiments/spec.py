@@ -68,7 +68,7 @@ class RunSpec(Frozen):
     staging: StagingMode = "whole_region"
     cost: CostModel = CostModel()
     step_time: dict[str, float] = {}
-    max_virtual_s: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    max_virtual_s: Annotated[float, Field(gt=0)] = 48 * 3600.0
 
     @property
     def system(self) -> str:

@@ -175,8 +175,8 @@ class PoolPlan:
     increment_groups: int = 4
 
     @cached_property
-    def _capacities_blk(self) -> tuple[int, ...]:
-        """Looked up, since every decision asks several times."""
+    def capacities_blk(self) -> tuple[int, ...]:
+        """`capacity_blk` of 0 to `limit_groups`, since every decision asks several times."""
         group_bytes = self.experts.group_bytes
         return tuple(self.kv.capacity_blk(self.base_blk, n * group_bytes) for n in range(self.limit_groups + 1))
 
@@ -191,7 +191,7 @@ class PoolPlan:
         """
         if not 0 <= n_groups <= self.limit_groups:
             raise GeometryError(f"{n_groups} groups to offload; the limit is 0 to {self.limit_groups}")
-        return self._capacities_blk[n_groups]
+        return self.capacities_blk[n_groups]
 
     @property
     def max_blk(self) -> int:
@@ -203,13 +203,13 @@ class PoolPlan:
 
     def grow_up_to(self, have_groups: int, gap_blk: int) -> int:
         """Smallest group count, in whole increments, that adds at least `gap_blk` blocks; the limit if none does."""
-        capacities, step = self._capacities_blk, self.increment_groups
+        capacities, step = self.capacities_blk, self.increment_groups
         first = bisect_left(capacities, capacities[have_groups] + gap_blk)
         return min(have_groups - (have_groups - first) // step * step, self.limit_groups)
 
     def grow_within(self, have_groups: int, gap_blk: int) -> int:
         """Largest group count, in whole increments, that adds at most `gap_blk` blocks (C_e^floor of Eq. 5)."""
-        capacities, step = self._capacities_blk, self.increment_groups
+        capacities, step = self.capacities_blk, self.increment_groups
         last = bisect_right(capacities, capacities[have_groups] + gap_blk) - 1
         return last if last == self.limit_groups else have_groups + (last - have_groups) // step * step
 

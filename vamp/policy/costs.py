@@ -15,14 +15,10 @@ def p_eff(alpha: float, r_hit: float, age_steps: float, tau_steps: float) -> flo
     return alpha * r_hit / (1.0 + age_steps / tau_steps)
 
 
-def mean_p_eff(alpha: float, r_hit: float, ages_steps: Sequence[int], tau_steps: float) -> float:
-    """Eq. 1 averaged over candidate blocks; 0 for none."""
-    if not ages_steps:
-        return 0.0
-    total = 0.0
-    for age in ages_steps:
-        total += 1.0 / (tau_steps + age)
-    return alpha * r_hit * tau_steps * total / len(ages_steps)
+def p_eff_each(alpha: float, r_hit: float, ages_steps: Sequence[int], tau_steps: float) -> list[float]:
+    """Eq. 1 for each of several blocks, as alpha * r_hit * tau / (tau + age)."""
+    scale = alpha * r_hit * tau_steps
+    return [scale / (tau_steps + age) for age in ages_steps]
 
 
 def eviction_cost_us(p: float, n_tok: int, t_prefill_us: float, t_overhead_us: float) -> float:

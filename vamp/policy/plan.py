@@ -6,17 +6,17 @@ and a logged situation can be decided again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from vamp.config import CostModel
 from vamp.memory.geometry import PoolPlan
 from vamp.policy.costs import (
     combined_cost_us,
     eviction_cost_us,
-    mean_p_eff,
     offload_cost_us,
+    p_eff_each,
     preemption_cost_us,
 )
 
@@ -33,8 +33,7 @@ class Plan(StrEnum):
 PLANS = tuple(Plan)  # iterating an Enum class costs microseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """Everything a decision depends on.
 
     Attributes:
@@ -59,8 +58,7 @@ class Situation:
     t_queue_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The score of each plan in microseconds (None: infeasible), the choice (None: nothing is feasible), its effect.
 
     Attributes:
@@ -92,7 +90,8 @@ def choose(s: Situation, pool: PoolPlan, cost: CostModel) -> Decision:
     evict_us = offload_us = preempt_us = offload_evict_us = None
     n_groups = pool.groups_for_gap(gap)
 
-    p = mean_p_eff(cost.alpha, s.r_hit, s.ages_steps, cost.tau_steps)
+    each = p_eff_each(cost.alpha, s.r_hit, s.ages_steps, cost.tau_steps)
+    p = sum(each) / cached if cached else 0.0
     if s.must_grow_blk <= 0 and cached >= gap:
         evict_us = eviction_cost_us(p, gap * pool.kv.block_tok, cost.t_prefill_us, cost.t_overhead_us)
 
@@ -101,15 +100,16 @@ def choose(s: Situation, pool: PoolPlan, cost: CostModel) -> Decision:
     if s.groups < pool.limit_groups:
         g, n_shards = experts.shards_per_group, experts.n_shards
         c_eff_us = cost.c_eff_us(n_shards)
-        have_blk = pool.capacity_blk(s.groups)
+        capacities = pool.capacities_blk
+        have_blk = capacities[s.groups]
         full = pool.grow_up_to(s.groups, gap)
-        if pool.capacity_blk(full) - have_blk >= gap:
+        if capacities[full] - have_blk >= gap:
             offload_us = offload_cost_us(g * n_groups, n_shards, c_eff_us, s.w_steps)
         part = pool.grow_within(s.groups, gap)
-        gained = pool.capacity_blk(part) - have_blk
+        gained = capacities[part] - have_blk
         rest = gap - gained
         if 0 < gained >= s.must_grow_blk and 0 < rest <= cached:
-            p_rest = mean_p_eff(cost.alpha, s.r_hit, s.ages_steps[:rest], cost.tau_steps)
+            p_rest = sum(each[:rest]) / rest
             offload_evict_us = combined_cost_us(
                 offload_cost_us(g * (part - s.groups), n_shards, c_eff_us, s.w_steps),
                 eviction_cost_us(p_rest, rest * pool.kv.block_tok, cost.t_prefill_us, cost.t_overhead_us),

@@ -99,7 +99,7 @@ class Driver:
         while self.arrivals or self._queue or scheduler.has_requests():
             if self.clock.now_s() > self.max_virtual_s:
                 self._give_up(f"still running after {self.max_virtual_s:g} virtual seconds")
-                return
+                break
             self._admit()
             if len(self._queue) < self.depth and scheduler.has_requests() and self._schedule():
                 continue
@@ -107,6 +107,7 @@ class Driver:
                 self._finish(self._queue.popleft(), on_turn)
             elif self.arrivals and not scheduler.has_requests():
                 self.clock.advance_to(self.arrivals.next_s)
+        self._sample()  # the counters as they ended, whatever the sampling
 
     def _admit(self) -> None:
         now_s = self.clock.now_s()

@@ -53,11 +53,13 @@ class PlatformFile(Frozen):
     step_time: StepTimeCoefficients
     inhouse: Inhouse
     provenance: dict[str, str]
+    fitted_to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A profile. `provenance` says of each coefficient whether it is fitted, measured or assumed, and from what."""
+    """A profile. `provenance` says of each coefficient whether it is fitted, measured or assumed, and from what;
+    `fitted_to` names the paper's values that the fits used, so that nobody takes them for predictions."""
 
     name: str
     title: str
@@ -80,6 +82,7 @@ class Platform:
     head_dim: int
     attention_layers: int
     provenance: dict[str, str]
+    fitted_to: tuple[str, ...]
 
     def step_model(self, scale: dict[str, float] | None = None) -> StepTimeModel:
         """The step-time model, with named coefficients multiplied (sensitivity runs).
@@ -169,6 +172,7 @@ def build_platform(raw: PlatformFile) -> Platform:
         head_dim=hf.head_dim,
         attention_layers=attention_layers,
         provenance=raw.provenance,
+        fitted_to=raw.fitted_to,
     )
 
 
