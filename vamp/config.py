@@ -33,7 +33,7 @@ class CostModel(Frozen):
     c_reload_us: Annotated[float, Field(ge=0)] = 630.0
     top_k: Annotated[int, Field(ge=1)] = 10
     t_overhead_us: Annotated[float, Field(ge=0)] = 500.0
-    """ASSUMPTION. Eq. 2's t_overhead has no printed value. Section V ties t_sched to "Eqs. 2, 4", so it is taken equal."""
+    """ASSUMPTION. Eq. 2's t_overhead is not printed. Section V ties t_sched to "Eqs. 2, 4", so it is taken equal."""
     hit_window_requests: Annotated[int, Field(ge=1)] = 1000
     """ASSUMPTION. r_hit is observed over this many admitted requests, as in vLLM's own log line."""
 

@@ -1,4 +1,4 @@
-"""What a run is: a value whose canonical JSON, hashed together with the code that matters, names it in the run store."""
+"""What a run is: a value whose canonical JSON, hashed with the code that matters, names it in the run store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WorkloadSpec(Frozen):
     limit_turns: Annotated[int, Field(ge=1)] | None = None
     trace_path: str | None = None
     trace_sha256: str | None = None
-    overrides: dict[str, float] = {}  # named generator assumptions changed for a sensitivity run
+    overrides: dict[str, float] = Field(default_factory=dict)  # named generator assumptions changed for a sensitivity run
 
     @model_validator(mode="after")
     def _consistent(self) -> WorkloadSpec:
@@ -67,7 +67,7 @@ class RunSpec(Frozen):
     max_num_batched_tokens: Annotated[int, Field(ge=1)] = 8192
     staging: StagingMode = "whole_region"
     cost: CostModel = CostModel()
-    step_time: dict[str, float] = {}
+    step_time: dict[str, float] = Field(default_factory=dict)
     max_virtual_s: Annotated[float, Field(gt=0)] = 48 * 3600.0
 
     @property

@@ -1,0 +1,1 @@
+"""Benchmarks behind `vamp bench`: figures beside limits. No test waits for them."""

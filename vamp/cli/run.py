@@ -1,0 +1,185 @@
+"""`vamp run`: one experiment, as a table or as one JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from vamp.cli import checks, console
+from vamp.errors import ConfigError
+from vamp.experiments.ensure import check_backend, ensure
+from vamp.experiments.progress import Progress
+from vamp.experiments.spec import RunSpec, make_spec
+from vamp.measure.records import RunResult
+from vamp.measure.summary import Summary, summarise
+from vamp.sim.platforms import load_platform
+
+SWEEP_CONCURRENCY = (16, 20, 24, 28)
+"""Both of the paper's sweeps have these (section VI-C); H200-NVL goes on to 32 and 36."""
+
+app = typer.Typer(help="Run one experiment.", rich_markup_mode=None)
+
+Trace = Annotated[Path | None, typer.Option(help="A recorded trace, file or folder.")]
+Platform = Annotated[str, typer.Option(help="A profile under data/platforms.")]
+Backend = Annotated[str, typer.Option(help="This version has sim: vLLM's scheduler in virtual time.")]
+Ratio = Annotated[str, typer.Option(help="VAMP-r, percent of experts that may go, 0 to 50; 0 is plain vLLM.")]
+Seed = Annotated[int, typer.Option(min=0)]
+Copies = Annotated[int, typer.Option(min=1, help="Repeat a trace's sessions, sharing no prefix.")]
+LimitTurns = Annotated[int | None, typer.Option(min=1, help="Stop reading a trace after that many turns.")]
+Reserve = Annotated[
+    bool,
+    typer.Option(
+        "--reserve-full-isl",
+        help="Admit only requests whose whole prompt fits, as vLLM 0.26.0 does. Off here, as in the paper.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@app.command()
+def replay(
+    trace: Trace = None,
+    platform: Platform = "h100_pcie_tp2",
+    backend: Backend = "sim",
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Sessions of a trace alive at once.")] = None,
+    ratio: Ratio = "0",
+    seed: Seed = 0,
+    copies: Copies = 1,
+    limit_turns: LimitTurns = None,
+    reserve_full_isl: Reserve = False,
+    as_json: Json = False,
+) -> None:
+    """Replay a trace, or without --trace the seeded stand-in for the paper's 2,103 turns.
+
+    Example: vamp run replay --trace sessions/ --ratio 15 --json
+    """
+    common = _common(platform, backend, ratio, seed, reserve_full_isl)
+    if trace is None:
+        for option, value in (("--concurrency", concurrency), ("--limit-turns", limit_turns)):
+            if value is not None:
+                raise ConfigError(f"{option} {value} needs --trace; the stand-in has the paper's sessions and turns")
+        if copies != 1:
+            raise ConfigError(f"--copies {copies} needs --trace; the stand-in has the paper's sessions and turns")
+        console.err.print("no --trace: replaying the seeded stand-in for the paper's recording; nobody recorded it")
+    workload = _workload(trace, "replay", concurrency, copies, limit_turns)
+    _run([make_spec(workload=workload, **common)], as_json)
+
+
+@app.command()
+def sweep(
+    trace: Trace = None,
+    platform: Platform = "h100_pcie_tp2",
+    backend: Backend = "sim",
+    concurrency: Annotated[
+        list[str] | None, typer.Option(help="Sessions alive at once; repeat it or separate by commas.")
+    ] = None,
+    ratio: Ratio = "0",
+    seed: Seed = 0,
+    copies: Copies = 1,
+    limit_turns: LimitTurns = None,
+    reserve_full_isl: Reserve = False,
+    as_json: Json = False,
+) -> None:
+    """Vary the concurrency of the in-house 12-turn workload, or with --trace of recorded sessions.
+
+    With --json and several concurrencies the object is {"runs": [...]}, one entry each as of a single run.
+    Example: vamp run sweep --platform h200_nvl_tp4 --concurrency 28,32,36 --ratio 20
+    """
+    common = _common(platform, backend, ratio, seed, reserve_full_isl)
+    if trace is None and (copies != 1 or limit_turns is not None):
+        raise ConfigError("--copies and --limit-turns need --trace; the in-house workload has 12 turns a session")
+    levels = checks.concurrencies(concurrency or []) or list(SWEEP_CONCURRENCY)
+    _run(
+        [make_spec(workload=_workload(trace, "inhouse", c, copies, limit_turns), **common) for c in levels],
+        as_json,
+    )
+
+
+def _common(platform: str, backend: str, ratio: str, seed: int, reserve_full_isl: bool) -> dict[str, Any]:
+    check_backend(backend)
+    load_platform(platform)
+    return {
+        "backend": backend,
+        "platform": platform,
+        "ratio_pct": checks.ratio_pct(ratio),
+        "seed": seed,
+        "reserve_full_isl": reserve_full_isl,
+    }
+
+
+def _workload(
+    trace: Path | None, kind: str, concurrency: int | None, copies: int, limit_turns: int | None
+) -> dict[str, Any]:
+    if trace is None:
+        return {"kind": kind, "concurrency": concurrency}
+    path = checks.existing(trace)
+    return {
+        "kind": "trace",
+        "trace_path": path,
+        "concurrency": concurrency,
+        "copies": copies,
+        "limit_turns": limit_turns,
+    }
+
+
+def _run(specs: list[RunSpec], as_json: bool) -> None:
+    with console.progress_bars() as bars:
+        task = bars.add_task("simulating", total=1.0, detail="")
+
+        def show(progress: Progress) -> None:
+            bars.update(task, completed=progress.fraction, detail=f"runs {progress.done}/{progress.total}")
+
+        results = ensure(specs, report=lambda line: bars.console.print(line, markup=False), progress=show)
+    rows = [summarise(result, spec) for result, spec in zip(results, specs, strict=True)]
+    for result, row in zip(results, rows, strict=True):
+        _remarks(result, row)
+    if as_json:
+        objects = [_object(*triple) for triple in zip(specs, results, rows, strict=True)]
+        typer.echo(json.dumps(objects[0] if len(objects) == 1 else {"runs": objects}))
+    else:
+        console.out.print(_table(specs, results, rows))
+
+
+def _object(spec: RunSpec, result: RunResult, row: Summary) -> dict[str, Any]:
+    facts = {key: result.meta.get(key) for key in ("label", "stand_in", "notes", "n_sessions", "n_turns")}
+    return {
+        "spec": spec.model_dump(mode="json"),
+        **row.as_json(),
+        "simulated": spec.backend == "sim",
+        **facts,
+    }
+
+
+def _remarks(result: RunResult, row: Summary) -> None:
+    """What a reader of the numbers must know, on stderr."""
+    notes = ", ".join(f"{name} {value}" for name, value in result.meta.get("notes", {}).items())
+    for remark in (
+        notes,
+        row.window_note,
+        f"{row.failed} of {row.requests} requests failed" if row.failed else "",
+    ):
+        if remark:
+            console.err.print(f"{result.meta.get('label', 'run')}: {remark}", markup=False)
+
+
+def _table(specs: Sequence[RunSpec], results: Sequence[RunResult], rows: Sequence[Summary]) -> Table:
+    columns = [str(r.meta.get("label", s.workload.kind)) for s, r in zip(specs, results, strict=True)]
+    table = Table(
+        "",
+        *columns,
+        title=f"{specs[0].system} on {specs[0].platform}, simulated (backend {specs[0].backend})",
+    )
+    for name in rows[0].as_json():
+        table.add_row(name, *(_cell(getattr(row, name)) for row in rows))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {count}" for key, count in value.items()) or "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

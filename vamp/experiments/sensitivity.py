@@ -1,0 +1,58 @@
+"""Table IV with one assumption changed at a time: how much hangs on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from vamp.experiments import table4
+from vamp.experiments.frames import run_rows
+from vamp.experiments.spec import RunSpec
+from vamp.measure.records import RunResult
+from vamp.workloads.assumptions import assumptions
+
+CHANGE = 0.2
+STEP_TIME = (
+    "step_ms",
+    "prefill_us_per_tok",
+    "decode_ms_per_seq",
+    "context_ns_per_tok",
+    "tp_bus_gbps",
+    "h2d_gbps",
+)
+WORKLOAD = ("first_tok", "output_tok", "think_s", "tool_tok")
+_SHOWN = ("requests_per_s", "ttft_p90_s", "queue_mean_s", "preemptions_per_1k", "hit_rate_pct", "tpot_ms")
+
+
+def variants() -> list[tuple[str, dict[str, Any]]]:
+    """Name and spec changes: as declared, then each assumption 20 % lower and higher."""
+    declared = assumptions({})
+    out: list[tuple[str, dict[str, Any]]] = [("as declared", {})]
+    for factor in (1 - CHANGE, 1 + CHANGE):
+        out += [(f"{name} x{factor:g}", {"step_time": {name: factor}}) for name in STEP_TIME]
+        out += [(f"{name} x{factor:g}", {"overrides": {name: getattr(declared, name) * factor}}) for name in WORKLOAD]
+    return out
+
+
+def specs(p: table4.Params) -> list[RunSpec]:
+    """vLLM and VAMP-r of the first seed for every variant; none when the parameter is off."""
+    if not p.sensitivity:
+        return []
+    return [table4.spec(p, ratio, p.seed, **change) for _, change in variants() for ratio in (0.0, p.ratio)]
+
+
+def table(p: table4.Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.DataFrame:
+    """One row per variant: `vLLM / VAMP-r` for each metric, and the factor between the two TTFT p90."""
+    if not specs:
+        return pd.DataFrame({"variant": ["off; run again with -p sensitivity True"]})
+    rows = run_rows(specs, runs)
+    base, own = rows.iloc[0::2].reset_index(drop=True), rows.iloc[1::2].reset_index(drop=True)
+    out = pd.DataFrame({"variant": [name for name, _ in variants()]})
+    for column in _SHOWN:
+        out[f"{column}, vLLM / {p.system}"] = [
+            f"{a:.3g} / {b:.3g}" for a, b in zip(base[column], own[column], strict=True)
+        ]
+    out["TTFT p90, x lower"] = (base["ttft_p90_s"] / own["ttft_p90_s"]).map("{:.1f}".format)
+    return out

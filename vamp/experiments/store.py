@@ -1,0 +1,235 @@
+"""The run store: one folder per run, named by what the run is.
+
+The name is a SHA-256 over the spec, the source of the code that can change a result, the platform and model
+files, and vLLM's version. So a second notebook reads what a first one ran, any order works, and an edit
+makes new runs instead of mixing with old ones. A folder appears by one rename, after everything in it is
+written; `run.json` holds the digest of every other file, and what does not match is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+import vamp
+from vamp import paths
+from vamp.errors import ConfigError, RunError
+from vamp.experiments.environment import environment, vllm_version
+from vamp.experiments.spec import RunSpec
+from vamp.measure.records import RunResult
+from vamp.workloads import sha256_of
+
+CODE = ("config.py", "engine", "measure/records.py", "memory", "policy", "sim", "workloads")
+DATA = ("models", "platforms")
+_HASH_CHARS = 32
+_SLOT_POLL_S = 0.1
+_REQUESTS, _TIMELINE, _DECISIONS, _PREEMPTIONS = (
+    "requests.parquet",
+    "timeline.parquet",
+    "decisions.jsonl",
+    "preemptions.json",
+)
+
+
+def pinned(spec: RunSpec) -> RunSpec:
+    """The spec with the digest of its trace file, so that an edited trace is another run.
+
+    Raises:
+        ConfigError: the file or folder does not exist.
+    """
+    path = spec.workload.trace_path
+    if path is None or spec.workload.trace_sha256 is not None:
+        return spec
+    if not Path(path).exists():
+        raise ConfigError(f"trace {path} does not exist; give a file or a folder of traces")
+    workload = spec.workload.model_copy(update={"trace_sha256": sha256_of(path)})
+    return spec.model_copy(update={"workload": workload})
+
+
+def canonical(spec: RunSpec) -> dict[str, Any]:
+    """The spec as plain values; of a trace only the name and digest, since where it lies changes nothing."""
+    values = spec.model_dump(mode="json")
+    if values["workload"]["trace_path"]:
+        values["workload"]["trace_path"] = Path(values["workload"]["trace_path"]).name
+    return values
+
+
+def code_digest() -> str:
+    """SHA-256 over names and contents of the source and data files that can change a result."""
+    package = Path(vamp.__file__).parent
+    digest = hashlib.sha256(vllm_version().encode())
+    for base, names in ((package, CODE), (paths.data_dir(), DATA)):
+        for path in sorted(_files(base, names)):
+            digest.update(f"\0{path.relative_to(base).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def run_key(spec: RunSpec, code: str) -> str:
+    """Name of the run's folder. `spec` is pinned; `code` comes from `code_digest`."""
+    text = json.dumps(canonical(spec), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(f"{code}\n{text}".encode()).hexdigest()[:_HASH_CHARS]
+
+
+class RunStore:
+    """Folders of runs under `root`, by default `vamp.paths.runs_dir()`."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or paths.runs_dir()
+
+    def path(self, key: str) -> Path:
+        return self.root / key
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Held by the one process that runs this spec; the system releases it when that process dies.
+
+        Raises:
+            RunError: the store cannot be written to.
+        """
+        try:
+            (self.root / ".locks").mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.root / ".locks" / f"{key}.lock")
+            lock.acquire()
+        except OSError as err:
+            raise self._cannot_write(err) from None
+        try:
+            for stale in self.root.glob(f".tmp-{key}-*"):  # of a process that died while it held this lock
+                shutil.rmtree(stale, ignore_errors=True)
+            yield
+        finally:
+            lock.release()
+
+    @contextlib.contextmanager
+    def slot(self, n_slots: int) -> Iterator[None]:
+        """One of `n_slots` places to run in, shared by all callers: notebooks side by side do not crowd.
+
+        Take it after `lock`: whoever has a slot waits for nothing else.
+        """
+        locks = [FileLock(self.root / ".locks" / f"slot-{i}.lock") for i in range(n_slots)]
+        while (free := next(filter(_taken, locks), None)) is None:
+            time.sleep(_SLOT_POLL_S)
+        try:
+            yield
+        finally:
+            free.release()
+
+    def read(self, key: str) -> RunResult | None:
+        """The stored run; None when there is none, or, with a warning, when it is damaged."""
+        folder = self.path(key)
+        if not folder.is_dir():
+            return None
+        try:
+            run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            for name, digest in run["files"].items():
+                if _sha256(folder / name) != digest:
+                    raise ValueError(f"{name} differs from what was written")
+            return _load(folder, run["meta"])
+        except (OSError, ValueError, KeyError, TypeError) as err:
+            warnings.warn(f"stored run {key} is damaged and will run again ({err})", RuntimeWarning, stacklevel=2)
+            return None
+
+    def write(self, spec: RunSpec, key: str, code: str, result: RunResult) -> Path:
+        """Store a run in one step, replacing a damaged one. Call it with the lock held.
+
+        Raises:
+            RunError: the disk is full or the folder cannot be written; nothing is left behind.
+        """
+        temp, old = (self.root / f".tmp-{key}-{os.getpid()}{end}" for end in ("", "-old"))
+        try:
+            temp.mkdir(parents=True)
+            _dump(temp, result)
+            files = {path.name: _sha256(path) for path in sorted(temp.iterdir())}
+            run = {
+                "key": key,
+                "spec": canonical(spec),
+                "code": code,
+                "vllm": vllm_version(),
+                "environment": environment(),
+                "finished_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+                "meta": result.meta,
+                "files": files,
+            }
+            (temp / "run.json").write_text(json.dumps(run, indent=1, default=_plain), encoding="utf-8")
+            if self.path(key).exists():
+                self.path(key).replace(old)
+            temp.replace(self.path(key))
+        except OSError as err:
+            raise self._cannot_write(err) from None
+        finally:
+            shutil.rmtree(temp, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
+        return self.path(key)
+
+    def sweep(self, pid: int) -> None:
+        """Remove what a killed process was writing."""
+        for pattern in (f".tmp-*-{pid}", f".tmp-*-{pid}-old"):
+            for temp in self.root.glob(pattern):
+                shutil.rmtree(temp, ignore_errors=True)
+
+    def _cannot_write(self, err: OSError) -> RunError:
+        reason = " ".join(str(err.strerror or err).split())
+        return RunError(f"cannot store runs in {self.root}: {reason}; free some space or point VAMP_RUNS elsewhere")
+
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    return True
+
+
+def _dump(folder: Path, result: RunResult) -> None:
+    result.requests.to_parquet(folder / _REQUESTS, index=False)
+    result.timeline.to_parquet(folder / _TIMELINE, index=False)
+    (folder / _PREEMPTIONS).write_text(json.dumps(result.preemption_s, default=_plain), encoding="utf-8")
+    with (folder / _DECISIONS).open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(record, default=_plain) + "\n" for record in result.decisions)
+
+
+def _load(folder: Path, meta: dict[str, Any]) -> RunResult:
+    with (folder / _DECISIONS).open(encoding="utf-8") as lines:
+        decisions = [json.loads(line) for line in lines]
+    return RunResult(
+        requests=pd.read_parquet(folder / _REQUESTS),
+        timeline=pd.read_parquet(folder / _TIMELINE),
+        preemption_s=json.loads((folder / _PREEMPTIONS).read_text(encoding="utf-8")),
+        decisions=decisions,
+        meta=meta,
+    )
+
+
+def _files(base: Path, names: tuple[str, ...]) -> Iterator[Path]:
+    for name in names:
+        path = base / name
+        found = path.rglob("*") if path.is_dir() else iter([path])
+        yield from (f for f in found if f.is_file() and "__pycache__" not in f.parts)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as data:
+        for chunk in iter(partial(data.read, 2**20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """numpy scalars as plain numbers."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
