@@ -30,9 +30,7 @@ def test_every_value_can_be_overridden(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_valid_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"unknown override tool_toks; valid names: turns_min, .*trace_seed"
-    ):
+    with pytest.raises(ConfigError, match=r"unknown override tool_toks; valid names: turns_min, .*trace_seed"):
         assumptions({"tool_toks": 1.0})
 
 

@@ -44,9 +44,7 @@ def test_replay_takes_overrides_scale_and_seed() -> None:
         build(kind="replay", overrides={"bogus": 1.0})
 
 
-@pytest.mark.parametrize(
-    "spec", [{"kind": "inhouse", "concurrency": 1}, {"kind": "trace", "trace_path": "x"}]
-)
+@pytest.mark.parametrize("spec", [{"kind": "inhouse", "concurrency": 1}, {"kind": "trace", "trace_path": "x"}])
 def test_other_workloads_take_no_overrides(spec: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="takes no overrides, got think_s"):
         build(**spec, overrides={"think_s": 1.0})

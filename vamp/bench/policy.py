@@ -53,26 +53,22 @@ def measure() -> DecisionLatency:
 
 
 def _measure(spec: RunSpec) -> DecisionLatency:
-    from vamp.sim.run import run_spec, vamp_config
+    from vamp.sim.run import run_spec
 
     result = run_spec(spec)
     if not result.decisions:
         raise RunError("no decision to time: the run never fell short of blocks")
-    config = vamp_config(spec)
-    assert config is not None
-    p50_us, p99_us = decide_again(
-        [situation_of(d) for d in result.decisions], pool_plan_of(spec, config.increment_groups), spec.cost
-    )
+    p50_us, p99_us = decide_again([situation_of(d) for d in result.decisions], pool_plan_of(spec), spec.cost)
     inside = (result.meta["decision_us_p50"], result.meta["decision_us_p99"])
     return DecisionLatency(len(result.decisions), p50_us, p99_us, *inside)
 
 
-def pool_plan_of(spec: RunSpec, increment_groups: int) -> PoolPlan:
+def pool_plan_of(spec: RunSpec) -> PoolPlan:
     """The trade that this run could make."""
     from vamp.sim.platforms import load_platform
 
     p = load_platform(spec.platform)
-    return PoolPlan(p.experts, p.kv, p.base_blk, p.experts.max_groups(spec.ratio_pct), increment_groups)
+    return PoolPlan(p.experts, p.kv, p.base_blk, p.experts.max_groups(spec.ratio_pct))
 
 
 def situation_of(record: dict[str, Any]) -> Situation:

@@ -35,7 +35,7 @@ class WorkloadSpec(Frozen):
     limit_turns: Annotated[int, Field(ge=1)] | None = None
     trace_path: str | None = None
     trace_sha256: str | None = None
-    overrides: dict[str, float] = Field(default_factory=dict)  # named generator assumptions changed for a sensitivity run
+    overrides: dict[str, float] = Field(default_factory=dict)  # generator assumptions, changed by name
 
     @model_validator(mode="after")
     def _consistent(self) -> WorkloadSpec:

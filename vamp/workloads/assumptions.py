@@ -121,9 +121,7 @@ def turn_index(counts: Ints) -> tuple[Ints, Floats]:
 _LARGEST_FACTOR = 1e9
 
 
-def scaled(
-    name: str, draws: Floats, low: npt.ArrayLike, high: npt.ArrayLike, weights: Floats, total: float
-) -> Floats:
+def scaled(name: str, draws: Floats, low: npt.ArrayLike, high: npt.ArrayLike, weights: Floats, total: float) -> Floats:
     """`draws` times the one factor that brings their clipped, weighted sum to `total`.
 
     Raises:

@@ -24,9 +24,7 @@ def inhouse(concurrency: int, growth_tok: int, output_tok: int, seed: int, scale
         ConfigError: the reply does not fit into one turn's growth.
     """
     if not 1 <= output_tok < growth_tok:
-        raise ConfigError(
-            f"output_tok is {output_tok}; it must be 1..{growth_tok - 1}, below growth_tok {growth_tok}"
-        )
+        raise ConfigError(f"output_tok is {output_tok}; it must be 1..{growth_tok - 1}, below growth_tok {growth_tok}")
     n_turns = max(2, round(TURNS * scale))
     turns = tuple(Turn(prompt_tok=(k + 1) * growth_tok, output_tok=output_tok) for k in range(n_turns))
     shape = (concurrency, n_turns * growth_tok + output_tok)

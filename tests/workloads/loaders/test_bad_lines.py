@@ -21,10 +21,7 @@ CASES = [
     *(("mooncake", "input_length", v) for v in NOT_A_LENGTH),
     *(("mooncake", "output_length", v) for v in NOT_A_LENGTH),
     *(("mooncake", "timestamp", v) for v in NOT_A_TIME),
-    *(
-        ("mooncake", "hash_ids", v)
-        for v in [None, 3, "1,2", [1, -2], [True, 2], [1, 2.5], [1, 2**63], [1], []]
-    ),
+    *(("mooncake", "hash_ids", v) for v in [None, 3, "1,2", [1, -2], [True, 2], [1, 2.5], [1, 2**63], [1], []]),
     *(("bailian", "output_length", v) for v in NOT_A_LENGTH),
     *(("bailian", "timestamp", v) for v in NOT_A_TIME),
     *(("bailian", "chat_id", v) for v in [None, "x", 1.5, True]),
@@ -62,9 +59,7 @@ def test_a_missing_field_is_named(tmp_path: Path, kind: str, field: str) -> None
 
 
 @pytest.mark.parametrize("kind", sorted(LINE_KINDS))
-@pytest.mark.parametrize(
-    "damage", [b'{"timestamp": 1, "inp', b"{}}", b"null", b"[]", b"\xff\xfe{}", b"[" * 10_000]
-)
+@pytest.mark.parametrize("damage", [b'{"timestamp": 1, "inp', b"{}}", b"null", b"[]", b"\xff\xfe{}", b"[" * 10_000])
 def test_a_malformed_line_is_named(tmp_path: Path, kind: str, damage: bytes) -> None:
     file = write(tmp_path, "bad.jsonl", jsonl(LINE_KINDS[kind]) + damage)
     with pytest.raises(TraceError, match=r"bad\.jsonl:2: ") as error:
@@ -87,9 +82,7 @@ def test_lines_after_the_limit_are_not_read(tmp_path: Path) -> None:
 
 def test_too_few_blocks_say_how_many_are_needed(tmp_path: Path) -> None:
     file = write(tmp_path, "bad.jsonl", jsonl(MOONCAKE | {"input_length": 1025}))
-    with pytest.raises(
-        TraceError, match="2 blocks of 512 tokens cannot hold input_length 1025; 3 are needed"
-    ):
+    with pytest.raises(TraceError, match="2 blocks of 512 tokens cannot hold input_length 1025; 3 are needed"):
         load_trace(file)
     exact = write(tmp_path, "good.jsonl", jsonl(MOONCAKE | {"input_length": 1024}))
     assert load_trace(exact).max_tok == 1029
@@ -115,9 +108,7 @@ def test_a_wrong_csv_row_is_named(tmp_path: Path, row: str, what: str) -> None:
         load_trace(file)
 
 
-@pytest.mark.parametrize(
-    "content", ["TIMESTAMP,ContextTokens\n", "GeneratedTokens,ContextTokens,TIMESTAMP\n1,2,3\n"]
-)
+@pytest.mark.parametrize("content", ["TIMESTAMP,ContextTokens\n", "GeneratedTokens,ContextTokens,TIMESTAMP\n1,2,3\n"])
 def test_another_csv_header_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(TraceError, match="the header must be TIMESTAMP,ContextTokens,GeneratedTokens"):
         load_trace(write(tmp_path, "bad.csv", content.encode()))

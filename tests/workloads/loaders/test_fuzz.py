@@ -93,9 +93,7 @@ def test_odd_values(content: bytes) -> None:
     check(content)
 
 
-@given(
-    st.lists(st.fixed_dictionaries({"role": json_values, "content": json_values, "tool_calls": json_values}))
-)
+@given(st.lists(st.fixed_dictionaries({"role": json_values, "content": json_values, "tool_calls": json_values})))
 @settings(deadline=None)
 def test_odd_messages(messages: list[object]) -> None:
     check(json.dumps({"history": SWE_AGENT["history"] + messages}).encode())

@@ -58,8 +58,6 @@ def load_trace(path: str | Path, limit_turns: int | None = None) -> Trace:
         labels[label] = None
     if not sessions:
         known = ", ".join(label for label, _ in LOADERS.values())
-        raise TraceError(
-            f"empty, or no recording of a known kind ({known}); see data/README.md", file=str(root)
-        )
+        raise TraceError(f"empty, or no recording of a known kind ({known}); see data/README.md", file=str(root))
     sessions.sort(key=lambda s: s.start_s)
     return Trace(f"{' + '.join(labels)}: {root.resolve().name}", tuple(sessions), notes=dict(counts))
