@@ -36,7 +36,8 @@ async def replay_async(trace: Trace, options: ClientOptions, on_turn: OnTurn | N
     and the records so far are returned, the open ones as failed (`ReplayResult.stopped` says so). A cancellation before
     the run began is passed on.
 
-    Raises: RunError if `/v1/models` is needed (see `ClientOptions.model`) and the server does not give it.
+    Raises: RunError if `/v1/models` is needed (see `ClientOptions.model`) and the server does not give it. An error of
+        `on_turn` closes every open request and is passed on.
     """
     # Every request has its own connection: one that idles through a think time may be closed by the server at the very
     # moment it is used again, which would count as a failure. The number of sessions is limit enough.
@@ -84,6 +85,8 @@ class _Run:
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()  # the cancellation ends here: its answer is the records
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None  # the task group closed the other requests; the first error says why
         for turn in self.turns:
             if turn.record.error == UNFINISHED:
                 turn.record.error = stopped

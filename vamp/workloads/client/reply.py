@@ -17,7 +17,8 @@ class Reply:
     """Reads the events of a `/v1/completions` stream with one choice.
 
     Tokens are counted by `token_ids` where the server sends them. Otherwise by `usage.completion_tokens`, and a chunk
-    with text is one arrival, however many tokens it holds. Without usage too, chunks with text are the count.
+    with text is one arrival, however many tokens it holds; a token whose text is held back (half of a character) is
+    then not seen, and a reply without any text is a failure. Without usage too, chunks with text are the count.
 
     Args:
         asked_tok: tokens that the request asked for; the reply must have exactly as many.
@@ -74,7 +75,11 @@ class Reply:
     def check(self) -> None:
         """Raises: RunError unless exactly the tokens that were asked for came."""
         if not self.token_s:
-            counted = "" if self._completion_tok is None else f", although usage counts {self._completion_tok}"
+            counted = (
+                ""
+                if self._completion_tok is None
+                else f", although usage counts {self._completion_tok}; ask for token ids"
+            )
             raise RunError(f"empty stream: no token came{counted}")
         if self.token_ids and self._completion_tok not in (None, len(self.token_ids)):
             raise RunError(f"{len(self.token_ids)} token ids came, usage counts {self._completion_tok} tokens")

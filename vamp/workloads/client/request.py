@@ -92,7 +92,8 @@ class Sender:
         # A redirect would turn the POST into a GET; it is reported as what it is.
         async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False) as response:
             if response.status != 200:
-                raise RunError(f"HTTP {response.status}: {await _body_text(response)}")
+                text = await _body_text(response) or response.reason or "no text"
+                raise RunError(f"HTTP {response.status}: {text}")
             async for chunk in response.content.iter_any():
                 now_s = self._clock()
                 for event in splitter.feed(chunk):

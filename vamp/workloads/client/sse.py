@@ -75,7 +75,7 @@ class SseSplitter:
     def _check(self, size_bytes: int, what: str) -> None:
         if size_bytes > self._max_bytes:
             raise RunError(
-                f"event stream: {what} has {size_bytes} bytes or more, the limit is {self._max_bytes}; "
+                f"event stream: {what} is longer than {self._max_bytes} bytes; "
                 "raise max_line_bytes if the server means it"
             )
 
