@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.conftest import alive, printed, wait_until
+from tests.experiments.conftest import alive, interruptible, printed, wait_until
 from vamp.cli.reproduce import join_pairs
 
 words = st.text("abcxyz_", min_size=1).filter(str.isidentifier)
@@ -87,7 +87,9 @@ def sleeping(checkout, tmp_path):
     """`vamp reproduce` under way, and the process id of its kernel, which sleeps."""
     checkout("a", "import os, pathlib, time\nprint('before')", PID_THEN_SLEEP.replace("FILE", str(tmp_path / "pid")))
     command = [sys.executable, "-c", "import sys; from vamp.cli import main; sys.exit(main())", "reproduce", "a"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=interruptible
+    )
     wait_until((tmp_path / "pid").exists)
     return process, int((tmp_path / "pid").read_text())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.conftest import wait_until
+from tests.experiments.conftest import interruptible, wait_until
 from tests.experiments.stub_engine import DIES, HANGS, REFUSES
 from tests.measure.test_summary import CONTRACT
 
@@ -118,7 +118,12 @@ def test_ctrl_c_ends_with_130_and_one_line(stub):
     command = [sys.executable, "-c", "import sys; from vamp.cli import main; sys.exit(main())"]
     argv = ["run", "replay", "--seed", str(HANGS)]
     process = subprocess.Popen(
-        [*command, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=interruptible,
     )
     wait_until(lambda: HANGS in stub.seeds)
     os.killpg(process.pid, signal.SIGINT)

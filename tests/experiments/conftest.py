@@ -1,6 +1,7 @@
 """A run store of its own for every test, and a tiny engine for the tests of the runner."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from vamp.experiments.spec import RunSpec, make_spec
 
 DEADLINE_S = 120.0  # for other processes to get somewhere; machines may be busy
 STUB = Path(__file__).parent / "stub"
+
+
+def interruptible() -> None:
+    """For a child's `preexec_fn`: a test run in the background ignores Ctrl-C, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

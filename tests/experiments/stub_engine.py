@@ -34,7 +34,7 @@ def run_spec(spec, progress=lambda done, total: None):
     return RunResult(
         RunResult.requests_frame(requests),
         RunResult.timeline_frame([TimelinePoint(2.0, 5, 0, 0, 9, 9, 9, 0, 20, 5, 0, 10, 0.5, 0.0)]),
-        decisions=[{"choice": "evict"}],
+        decisions=[],
         meta={
             "label": "stub",
             "virtual_s": 2.0,

@@ -12,7 +12,7 @@ from vamp.experiments.ensure import ensure
 from vamp.experiments.progress import PROGRESS_FILE
 from vamp.measure.summary import summarise
 
-from .conftest import DEADLINE_S, alive, spec, wait_until
+from .conftest import DEADLINE_S, alive, interruptible, spec, wait_until
 from .stub_engine import BREAKS, DIES, HANGS, REFUSES, SLOW, SLOWER
 
 
@@ -33,6 +33,7 @@ if __name__ == "__main__":
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=interruptible,
     )
 
 
