@@ -8,7 +8,7 @@ NOTEBOOK_CELL_S := 3600
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce report test lint unit notebooks lab clean distclean
+.PHONY: help setup reproduce report test lint unit live notebooks lab clean distclean
 
 help:  ## what there is
 	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,7 +36,10 @@ lint: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest -m "not live" tests
+
+live: $(READY)  ## tests that start a real engine of a tiny model on the CPU: minutes each
+	TORCH_COMPILE_DISABLE=1 $(BIN)/python -m pytest -m live tests/live
 
 notebooks: $(READY)
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -o timeout=$(NOTEBOOK_CELL_S) \

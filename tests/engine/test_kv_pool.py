@@ -26,7 +26,7 @@ def cache(pool, block, name: int) -> None:  # type: ignore[no-untyped-def]
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Allocate, cache, free, hit, evict by id, grow, reset: in any order."""
+    """Allocate, cache, free, hit, evict by id, grow, shrink, reset: in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,6 +76,14 @@ class PoolMachine(RuleBasedStateMachine):
             before[0] + n,
             before[1] + n,
         )
+
+    @rule(data=st.data())
+    def shrink(self, data: st.DataObject) -> None:
+        before = self.pool.num_gpu_blocks
+        n = data.draw(st.integers(0, max(0, before - 4)))
+        in_use = any(block.ref_cnt for block in self.pool.blocks[before - n :])
+        assert self.pool.shrink(n) is not in_use
+        assert self.pool.num_gpu_blocks == (before if in_use else before - n)
 
     @rule()
     def reset(self) -> None:

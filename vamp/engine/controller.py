@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from vllm.v1.request import Request
 
 from vamp.config import CostModel
+from vamp.engine.command import RemapCommand
 from vamp.engine.kv_pool import VampBlockPool
 from vamp.memory.geometry import PoolPlan
 from vamp.policy.log import DecisionLog, decision_record
@@ -30,21 +30,6 @@ class Clock(Protocol):
 class WallClock:
     def now_s(self) -> float:
         return time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class RemapCommand:
-    """Rides on `SchedulerOutput` to every rank: from this step on, that many groups are offloaded.
-
-    Attributes:
-        seq: counts commands, so that a rank can tell that it missed none.
-        n_groups: groups offloaded in all.
-        capacity_blk: pool size that goes with it.
-    """
-
-    seq: int
-    n_groups: int
-    capacity_blk: int
 
 
 class Controller:
@@ -127,6 +112,17 @@ class Controller:
         if decision.groups_after > self.groups:
             self.groups = decision.groups_after
             self.pool.grow(self.plan.capacity_blk(self.groups) - self.pool.num_gpu_blocks)
+
+    def restore(self, n_groups: int) -> bool:
+        """Give experts back, so that `n_groups` stay offloaded; False and no change while the blocks are in use.
+
+        Ranks follow with the next step that is scheduled.
+        """
+        target_blk = self.plan.capacity_blk(n_groups) if n_groups else self.plan.base_blk
+        if n_groups > self.groups or not self.pool.shrink(self.pool.num_gpu_blocks - target_blk):
+            return False
+        self.groups = n_groups
+        return True
 
     def w_steps(self, running: Sequence[Request]) -> int:
         """Minimum remaining decode budget among running requests, clamped (section V); the upper clamp if none runs."""
