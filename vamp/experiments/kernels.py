@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,6 +20,7 @@ from papermill.exceptions import PapermillExecutionError
 from papermill.execute import execute_notebook
 from papermill.iorw import LocalHandler, papermill_io
 
+from vamp.experiments.progress import PROGRESS_FILE
 from vamp.experiments.worker import watch_parent
 
 KERNEL_NAME = "python3"
@@ -78,19 +77,23 @@ class Job:
         return self.output.with_suffix(".log")
 
 
-def execute(job: Job, env: Mapping[str, str], answer: Connection) -> None:
-    """Run the notebook with `env` set, and send "" or one line that says what went wrong.
+def execute(job: Job, runtime: Path, answer: Connection) -> None:
+    """Run the notebook and send "" or one line that says what went wrong. What ran is saved either way.
 
-    What ran is saved either way.
+    Sockets and the file that says how far it is (`progress_file`) lie in `runtime`, which the caller clears.
     """
     watch_parent()
     job.output.parent.mkdir(parents=True, exist_ok=True)
     _redirect_output(job.log)
-    with tempfile.TemporaryDirectory(prefix="vamp-", ignore_cleanup_errors=True) as runtime:
-        os.environ.update(env, JUPYTER_RUNTIME_DIR=runtime, JUPYTER_PREFER_ENV_PATH="1")
-        short = len(os.fsencode(runtime)) + 1 + len(_SOCKET_NAME) <= _SOCKET_PATH_MAX
-        manager = {"kernel_manager_class": f"{__name__}.{IpcKernelManager.__name__}"} if short else {}
-        answer.send(_run(job, manager)[:_ERROR_CHARS])
+    os.environ.update({"JUPYTER_RUNTIME_DIR": str(runtime), "JUPYTER_PREFER_ENV_PATH": "1"})
+    os.environ[PROGRESS_FILE] = str(progress_file(runtime))
+    short = len(os.fsencode(runtime / _SOCKET_NAME)) <= _SOCKET_PATH_MAX
+    manager = {"kernel_manager_class": f"{__name__}.{IpcKernelManager.__name__}"} if short else {}
+    answer.send(_run(job, manager)[:_ERROR_CHARS])
+
+
+def progress_file(runtime: Path) -> Path:
+    return runtime / "progress.json"
 
 
 def _run(job: Job, manager: dict[str, str]) -> str:

@@ -18,8 +18,8 @@ from papermill.inspection import inspect_notebook
 
 from vamp import paths
 from vamp.errors import ConfigError
-from vamp.experiments.kernels import Job, execute
-from vamp.experiments.progress import PROGRESS_FILE, Progress, read_progress
+from vamp.experiments.kernels import Job, execute, progress_file
+from vamp.experiments.progress import Progress, read_progress
 
 PAPER_REPEATS = 5
 """Runs per configuration in the replay and in the sweep (Table III)."""
@@ -155,7 +155,7 @@ def run(jobs: list[Job], parallel: int = 1, show: Callable[[list[Outcome]], None
     """
     if parallel < 1:
         raise ConfigError(f"-j is {parallel}; it must be at least 1")
-    with tempfile.TemporaryDirectory(prefix="vamp-progress-") as folder:
+    with tempfile.TemporaryDirectory(prefix="vamp-", ignore_cleanup_errors=True) as folder:
         crew = _Crew(jobs, Path(folder))
         try:
             going = True
@@ -184,7 +184,7 @@ class _Crew:
         connection.wait([process.sentinel for process, _, _ in self._running.values()], timeout=_POLL_S)
         for index, (process, answer, start_s) in list(self._running.items()):
             seconds = time.monotonic() - start_s
-            progress = read_progress(self._progress_file(self._jobs[index]))
+            progress = read_progress(progress_file(self._runtime(index)))
             if process.is_alive():
                 self.outcomes[index] = replace(self.outcomes[index], seconds=seconds, progress=progress)
             else:
@@ -206,15 +206,16 @@ class _Crew:
         context = get_context("spawn")
         receive, send = context.Pipe(duplex=False)
         job = self._jobs[index]
-        env = {PROGRESS_FILE: str(self._progress_file(job))}
-        process = context.Process(target=execute, args=(job, env, send), name=job.stem)
+        runtime = self._runtime(index)
+        runtime.mkdir()
+        process = context.Process(target=execute, args=(job, runtime, send), name=job.stem)
         process.start()
         send.close()
         self._running[index] = (process, receive, time.monotonic())
         self.outcomes[index] = replace(self.outcomes[index], state="running")
 
-    def _progress_file(self, job: Job) -> Path:
-        return self._folder / f"{job.stem}.json"
+    def _runtime(self, index: int) -> Path:
+        return self._folder / str(index)
 
     def _ended(self, index: int, process: BaseProcess, answer: connection.Connection, seconds: float) -> Outcome:
         job = self._jobs[index]
