@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -98,16 +99,18 @@ def test_differences_are_stated_as_in_the_paper(kind: str, base: float, own: flo
     assert table4.difference(kind, base, own) == pytest.approx(expected, abs=0.05, nan_ok=True)
 
 
-def test_sensitivity_changes_one_assumption_at_a_time() -> None:
+def test_sensitivity_changes_one_assumption_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sensitivity, "results_dir", lambda: tmp_path)
     assert sensitivity.specs(P) == []
     stored = sensitivity.table(P, [], [])
     assert list(stored["variant"]) == [name for name, _ in sensitivity.variants()]
     p = table4.Params.check(sensitivity=True)
     specs = sensitivity.specs(p)
     assert len(specs) == 2 * len(sensitivity.variants()) == 2 * (1 + 2 * 10)
-    assert specs[:2] == [table4.spec(p, 0.0, 0), table4.spec(p, 15.0, 0)]
+    assert specs[:2] == [table4.spec(p, ratio, 0, max_virtual_s=sensitivity.SPAN_S) for ratio in (0.0, 15.0)]
     changed = [len(s.step_time) + len(s.workload.overrides) for s in specs[2:]]
     assert set(changed) == {1}
     assert len({s.model_dump_json() for s in specs}) == len(specs)
     table = sensitivity.table(p, specs, [run(s, ttft_s=1.0 if s.ratio_pct else 26.0) for s in specs])
     assert list(table["TTFT p90, x lower"]) == ["26.0"] * 21
+    assert (tmp_path / table4.NOTEBOOK / "sensitivity.sim.csv").read_text().count("\n") == 22

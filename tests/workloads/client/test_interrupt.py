@@ -7,6 +7,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from tests.workloads.client.peer import Peer, dripping, one_turn, scripted, serving
 from vamp.workloads.client import ClientOptions, replay
@@ -33,6 +36,15 @@ class PeerThread:
                 await asyncio.sleep(0.02)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A test run in the background ignores Ctrl-C; asyncio then leaves it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_closes_open_requests_and_returns_the_records() -> None:
     server = PeerThread()
     server.thread.start()
