@@ -54,8 +54,5 @@ class QueueDelay:
     def __bool__(self) -> bool:
         return bool(self._since_s)
 
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._since_s
-
     def waiting(self) -> tuple[str, ...]:
         return tuple(self._since_s)

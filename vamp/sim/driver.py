@@ -40,7 +40,6 @@ class Live:
     session: Session
     index: int
     reply: list[int]
-    given: int = 0
 
 
 @dataclass(slots=True)
