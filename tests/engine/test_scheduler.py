@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.memory.helpers import FailingDriver
 from tests.policy.independent import recompute
 from vamp.config import CostModel
-from vamp.errors import ConfigError
+from vamp.engine.metrics import SchedulerMetrics
+from vamp.engine.ranks import ExecutorRanks
+from vamp.errors import ConfigError, RemapError
+from vamp.memory.drivers.memfd import MemfdDriver
+from vamp.memory.remapper import Remapper
+from vamp.policy.plan import Plan
 
 BLOCK_TOK = 544
 
@@ -96,34 +104,120 @@ def test_low_reuse_evicts(build: Callable[..., Any]) -> None:
     scheduler.vamp.pool.check()
 
 
-def test_high_reuse_offloads_and_the_command_rides_on_that_step(build: Callable[..., Any]) -> None:
-    scheduler, make, clock = build(base_blk=60, vamp={"ratio_pct": 15})
-    chat, outputs = prompt(1, 9_000), []
+def busy(scheduler: Any, make: Any, clock: Any) -> None:
+    """Two growing chats on a pool of 60 blocks: offloading pays."""
+    chat = prompt(1, 9_000)
     for turn in range(6):
         scheduler.add_request(make(f"a{turn}", chat, 4))
         scheduler.add_request(make(f"b{turn}", [t + 1 for t in chat], 4))
-        outputs += run(scheduler, clock)
+        run(scheduler, clock)
         chat = chat + prompt(50 + turn, 3_000)
-    kinds = [d["choice"] for d in decisions(scheduler)]
-    assert "offload" in kinds
-    commands = [o.vamp_command for o in outputs if hasattr(o, "vamp_command")]
+
+
+def test_high_reuse_offloads_and_the_pool_grows_at_once(build: Callable[..., Any]) -> None:
+    scheduler, make, clock = build(base_blk=60, vamp={"ratio_pct": 15})
+    busy(scheduler, make, clock)
+    assert "offload" in {d["choice"] for d in decisions(scheduler)}
     assert scheduler.vamp.pool.num_gpu_blocks == scheduler.vamp.plan.capacity_blk(scheduler.vamp.groups) > 60
-    assert commands[-1].capacity_blk == scheduler.vamp.pool.num_gpu_blocks
-    grew = {d["step"] for d in decisions(scheduler) if d["groups_after"] > d["groups_before"]}
-    assert len(commands) == len(grew)
     assert scheduler.kv_cache_config.num_blocks == scheduler.vamp.pool.num_gpu_blocks
     scheduler.vamp.pool.check()
 
 
-def test_commands_are_numbered_without_gaps(build: Callable[..., Any]) -> None:
+class RealRanks:
+    """Ranks with real remappers on memfd pages. The rank that `broken` names cannot make its fifth driver call."""
+
+    def __init__(self, plan: Any, n_ranks: int) -> None:
+        self.drivers = [FailingDriver(MemfdDriver(plan.experts.page_bytes)) for _ in range(n_ranks)]
+        self.remappers = [Remapper(plan, d, rank=i) for i, d in enumerate(self.drivers)]
+        self.asked: list[tuple[int, int]] = []
+        self.broken: int | None = None
+
+    def collective_rpc(self, method: str, args: tuple[Any, ...]) -> list[Any]:
+        """As vLLM's executor: the same call on every rank, all replies."""
+        if method == "vamp_prepare":
+            self.asked.append(args)
+            for rank, driver in enumerate(self.drivers):
+                driver.arm({5} if rank == self.broken else ())
+            return [r.prepare(*args) for r in self.remappers]
+        assert method == "vamp_finish"
+        for r in self.remappers:
+            r.finish(*args)
+        return [r.n_groups for r in self.remappers]
+
+
+@pytest.fixture
+def ranked(build: Callable[..., Any]) -> Iterator[tuple[Any, Any, Any, RealRanks]]:
     scheduler, make, clock = build(base_blk=60, vamp={"ratio_pct": 15})
-    outputs = []
-    for turn in range(6):
-        scheduler.add_request(make(f"a{turn}", prompt(1, 9_000 + 4_000 * turn), 4))
-        outputs += run(scheduler, clock)
-    seqs = [o.vamp_command.seq for o in outputs if hasattr(o, "vamp_command")]
-    assert seqs == list(range(1, len(seqs) + 1))
-    assert seqs
+    plan = small_pages(scheduler.vamp.plan)
+    scheduler.vamp.plan = plan
+    ranks = RealRanks(plan, 2)
+    scheduler.vamp._ranks = ExecutorRanks(ranks)
+    scheduler.vamp._metrics = SchedulerMetrics()
+    yield scheduler, make, clock, ranks
+    for remapper in ranks.remappers:
+        remapper.close()
+    for driver in ranks.drivers:
+        driver.inner.close()
+
+
+def small_pages(plan: Any) -> Any:
+    """The same counts of groups and blocks in a 512th of the bytes, so that two ranks fit into a test."""
+    experts = replace(plan.experts, tensor_bytes=(4096, 2048), page_bytes=4096)
+    kv = replace(plan.kv, page_bytes=1088, vmm_page_bytes=4096)
+    return replace(plan, experts=experts, kv=kv)
+
+
+def metric(scheduler: Any, name: str, **labels: str) -> float:
+    registry = scheduler.vamp._metrics.registry
+    return registry.get_sample_value(name, labels) or 0.0
+
+
+def test_ranks_move_before_blocks_are_handed_out(ranked: Any) -> None:
+    scheduler, make, clock, ranks = ranked
+    busy(scheduler, make, clock)
+    assert {r.n_groups for r in ranks.remappers} == {scheduler.vamp.groups} != {0}
+    assert [seq for seq, _ in ranks.asked] == list(range(1, len(ranks.asked) + 1))
+    assert metric(scheduler, "vamp_remaps_total", result="committed") == len(ranks.asked)
+    assert metric(scheduler, "vamp_kv_blocks", kind="added") == scheduler.vamp.pool.num_gpu_blocks - 60
+    for remapper in ranks.remappers:
+        remapper.check()
+
+
+def test_a_rank_that_cannot_map_makes_no_rank_commit_and_serving_goes_on(
+    ranked: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler, make, clock, ranks = ranked
+    ranks.broken = 1
+    logging.getLogger("vllm").propagate = True
+    with caplog.at_level(logging.WARNING, logger="vllm.vamp"):
+        busy(scheduler, make, clock)
+    assert {r.n_groups for r in ranks.remappers} == {0} and scheduler.vamp.groups == 0
+    assert scheduler.vamp.pool.num_gpu_blocks == 60
+    assert scheduler.vamp.counts[Plan.EVICT] > 0  # all requests finished, by eviction
+    assert scheduler.vamp.failed_remaps == metric(scheduler, "vamp_remaps_total", result="failed") > 0
+    assert "rank 1" in caplog.text and "serving goes on" in caplog.text
+    scheduler.vamp.pool.check()
+    n_asked = len(ranks.asked)
+    assert n_asked < scheduler.vamp.invocations  # not at every gap: it waits before it tries again
+
+    ranks.broken = None
+    scheduler.vamp.pool.step += 1000
+    busy(scheduler, make, clock)
+    assert {r.n_groups for r in ranks.remappers} == {scheduler.vamp.groups} != {0}
+
+
+def test_experts_that_cannot_come_back_leave_pool_and_ranks_as_they_were(ranked: Any) -> None:
+    scheduler, make, clock, ranks = ranked
+    busy(scheduler, make, clock)
+    groups, blocks = scheduler.vamp.groups, scheduler.vamp.pool.num_gpu_blocks
+    ranks.broken = 0
+    with pytest.raises(RemapError, match="try later"):
+        scheduler.vamp.restore(0)
+    assert (scheduler.vamp.groups, scheduler.vamp.pool.num_gpu_blocks) == (groups, blocks)
+    ranks.broken = None
+    assert scheduler.vamp.restore(0)
+    assert {r.n_groups for r in ranks.remappers} == {0} and scheduler.vamp.pool.num_gpu_blocks == 60
+    scheduler.vamp.pool.check()
 
 
 def test_a_cheap_queue_preempts_once_then_the_observed_delay_forbids_it(build: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.live.engine_run JOB OUT`: one engine start, several runs of one workload, a JSON file about them.
 
-JOB is a JSON object: model (a folder), system ("plain" or "vamp"), base_blk, runs: [{ratio_pct, mode, copies}], tp.
+JOB is a JSON object: model (a folder), system ("plain" or "vamp"), base_blk, tp, page_bytes, and
+runs: [{ratio_pct, mode, copies, refuse}] where refuse names a rank whose driver refuses to map pages.
 The engine core lives in this process, so that the scheduler can be watched and moved between runs.
 """
 
@@ -79,7 +80,7 @@ class Engine:
 
         self.scheduler.schedule = watched
 
-    def set_up(self, ratio_pct: float, mode: str, copies: bool) -> None:
+    def set_up(self, ratio_pct: float, mode: str, copies: bool = True, refuse: int | None = None) -> None:
         """Back to nothing offloaded; from here the pool may grow up to this ratio."""
         controller = self.scheduler.vamp
         if not controller.restore(0):
@@ -88,6 +89,8 @@ class Engine:
         limit = plan.experts.max_groups(ratio_pct)
         controller.plan = dataclasses.replace(plan, limit_groups=limit)
         controller.hits.observe(HIT_TOK, HIT_TOK)
+        controller._retry_step = 0
+        self.llm.collective_rpc("refuse_maps", args=(refuse,))
         self.llm.collective_rpc("set_staging", args=(mode, copies))
 
     def run(self) -> dict[str, Any]:
@@ -120,7 +123,13 @@ def main(job: dict[str, Any], out: Path) -> None:
         engine.llm.collective_rpc("check_memory")
         engine.scheduler.vamp.pool.check()
         stats = [dataclasses.asdict(s) for s in engine.llm.collective_rpc("vamp_stats")]
-        results.append(result | {"ranks": stats, "groups": engine.scheduler.vamp.groups})
+        controller = engine.scheduler.vamp
+        facts = {
+            "groups": controller.groups,
+            "limit": controller.plan.limit_groups,
+            "failed_remaps": controller.failed_remaps,
+        }
+        results.append(result | facts | {"ranks": stats})
     out.write_text(json.dumps(results))
 
 

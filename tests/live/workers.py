@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import vllm.model_executor.model_loader.dummy_loader as dummy_loader
 from vllm.v1.worker.cpu_worker import CPUWorker
 
+from vamp.engine.cpu_host import work_around_amx
 from vamp.engine.worker import VampCPUWorker
+from vamp.errors import DriverError
+from vamp.memory.driver import Handle
 from vamp.memory.region import bytes_at
+from vamp.memory.vote import Ballot
 
 _initialize = dummy_loader.initialize_dummy_weights
 
@@ -23,17 +26,19 @@ def _scaled(model: Any, model_config: Any, *args: Any, **kwargs: Any) -> None:
 
 dummy_loader.initialize_dummy_weights = _scaled
 
-# On hosts with AMX, vLLM 0.26.0's GDN and MoE kernels each set up the tiles, and Qwen3-Next dies of an illegal
-# instruction, with VAMP or without. Both systems run here as on a host without AMX.
-torch.cpu._is_amx_tile_supported = lambda: False
-
 
 class PlainWorker(CPUWorker):
     """vLLM's own, with these weights."""
 
+    def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        work_around_amx()
+        super().__init__(vllm_config, *args, **kwargs)
+
 
 class VampWorker(VampCPUWorker):
     """VAMP's, with these weights and what the tests turn live."""
+
+    _refusing = False
 
     def set_staging(self, mode: str, copies: bool) -> None:
         """Args: copies: False breaks staging, for the negative control: offloaded experts read as zeros."""
@@ -50,6 +55,22 @@ class VampWorker(VampCPUWorker):
                 for tensor in range(len(layout.plan.experts.tensor_bytes)):
                     first = layout.plan.experts.n_shards - n
                     bytes_at(memory.remapper.addresses.staging(layer, tensor, first))[:] = 0
+
+    def refuse_maps(self, rank: int | None) -> None:
+        """From now on the first page of every remap cannot be mapped on that rank; None: on no rank."""
+        self._refusing = rank == self.rank
+
+    def vamp_prepare(self, seq: int, n_groups: int) -> Ballot:
+        assert self.vamp is not None
+        driver = self.vamp.remapper._driver
+        if self._refusing:
+
+            def refuse(handle: Handle, address: int) -> None:
+                del driver.map  # once, so that what was done can be undone
+                raise DriverError(f"map: made to fail on rank {self.rank}")
+
+            driver.map = refuse  # type: ignore[method-assign]
+        return super().vamp_prepare(seq, n_groups)
 
     def check_memory(self) -> None:
         assert self.vamp is not None

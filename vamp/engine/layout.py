@@ -61,16 +61,21 @@ def kv_geometry(kv_cache_config: Any, *, page_bytes: int = 2 * 2**20) -> KvGeome
     return KvGeometry(pages.pop(), n_tensors, specs[0].block_size, page_bytes)
 
 
-def pool_plan(config: VampConfig, vllm_config: Any, kv_cache_config: Any, base_blk: int) -> PoolPlan:
-    """The trade that this server may make."""
+def served_experts(config: VampConfig, vllm_config: Any) -> ExpertGeometry:
+    """Expert weights of one rank of this server."""
     model = vllm_config.model_config
-    experts = expert_geometry(
+    return expert_geometry(
         model.hf_text_config,
         vllm_config.parallel_config.tensor_parallel_size,
         dtype_bytes=model.dtype.itemsize,
         resident_layers=config.resident_layers,
         page_bytes=config.vmm_page_bytes,
     )
+
+
+def pool_plan(config: VampConfig, vllm_config: Any, kv_cache_config: Any, base_blk: int) -> PoolPlan:
+    """The trade that this server may make."""
+    experts = served_experts(config, vllm_config)
     return PoolPlan(
         experts=experts,
         kv=kv_geometry(kv_cache_config, page_bytes=config.vmm_page_bytes),

@@ -1,4 +1,4 @@
-"""VAMP's schedulers: vLLM's own, with the pool and the KV manager adopted and a remap command on each step's output."""
+"""VAMP's schedulers: vLLM's own, with the pool and the KV manager adopted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from vamp.engine.controller import Clock, Controller, WallClock
 from vamp.engine.kv_manager import VampKVCacheManager
 from vamp.engine.kv_pool import VampBlockPool
 from vamp.engine.layout import pool_plan
+from vamp.engine.metrics import SchedulerMetrics
+from vamp.engine.ranks import ExecutorRanks, ranks_of_engine_core
 from vamp.policy.log import DecisionLog
 
 
@@ -26,11 +28,14 @@ class VampMixin:
     kv_cache_config: Any
     cache_config: Any
 
-    def _vamp_start(self, config: VampConfig, vllm_config: Any, clock: Clock, keep_decisions: bool) -> None:
+    def _vamp_start(
+        self, config: VampConfig, vllm_config: Any, clock: Clock, keep_decisions: bool, ranks: ExecutorRanks | None
+    ) -> None:
         pool = VampBlockPool.adopt(self.kv_cache_manager.block_pool)
         plan = pool_plan(config, vllm_config, self.kv_cache_config, pool.num_gpu_blocks)
         log = DecisionLog(config.decision_log, keep=keep_decisions)
-        self.vamp = Controller(pool, plan, config.cost, clock, log)
+        metrics = SchedulerMetrics() if ranks else None
+        self.vamp = Controller(pool, plan, config.cost, clock, log, ranks=ranks, metrics=metrics)
         VampKVCacheManager.adopt(self.kv_cache_manager, self.vamp, self.running)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
@@ -39,10 +44,7 @@ class VampMixin:
         manager = self.kv_cache_manager
         manager.running = self.running  # vLLM rebinds the list now and then
         output: SchedulerOutput = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        command = vamp.take_command()
-        if command is not None:
-            self.kv_cache_config.num_blocks = self.cache_config.num_gpu_blocks = vamp.pool.num_gpu_blocks
-            output.vamp_command = command
+        self.kv_cache_config.num_blocks = self.cache_config.num_gpu_blocks = vamp.pool.num_gpu_blocks
         if vamp.queue_delay:
             now_s = vamp.clock.now_s()
             for request_id in vamp.queue_delay.waiting():
@@ -88,5 +90,5 @@ def make_scheduler(
         stock: Scheduler = (AsyncScheduler if is_async else Scheduler)(*args, vllm_config=vllm_config, **kwargs)
         return stock
     scheduler = (VampAsyncScheduler if is_async else VampScheduler)(*args, vllm_config=vllm_config, **kwargs)
-    scheduler._vamp_start(config, vllm_config, clock or WallClock(), keep_decisions)
+    scheduler._vamp_start(config, vllm_config, clock or WallClock(), keep_decisions, ranks_of_engine_core())
     return scheduler

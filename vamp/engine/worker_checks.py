@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from vamp.config import VampConfig
 from vamp.errors import ConfigError
+from vamp.memory.geometry import PoolPlan
 
 
 def check_supported(vllm_config: Any) -> None:
@@ -37,3 +39,13 @@ def check_kv_layout(kv_cache_config: Any) -> None:
     for tensor in kv_cache_config.kv_cache_tensors:
         if getattr(tensor, "block_stride", 0):
             raise ConfigError("VAMP does not work with cross-layer KV blocks; switch them off, or serve with --ratio 0")
+
+
+def check_limit(config: VampConfig, plan: PoolPlan) -> None:
+    """Raises ConfigError: the ratio is less than the smallest portion that can change hands."""
+    experts = plan.experts
+    if plan.limit_groups == 0:
+        raise ConfigError(
+            f"vamp.ratio_pct: {config.ratio_pct:g} % of {experts.n_shards} experts are less than one group of "
+            f"{experts.shards_per_group}; raise the ratio or lower vamp.vmm_page_bytes, now {config.vmm_page_bytes}"
+        )

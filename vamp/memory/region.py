@@ -50,14 +50,12 @@ def bytes_at(region: Region) -> NDArray[np.uint8]:
     return np.ctypeslib.as_array(raw)
 
 
-def tensor_at(address: int, nbytes: int, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """A torch view of host addresses, without a copy and without touching them.
+def check_shape(nbytes: int, dtype: torch.dtype, shape: Sequence[int]) -> None:
+    """A view of this type and shape covers exactly that many bytes.
 
     Raises:
-        AddressError: dtype and shape do not make up `nbytes`.
+        AddressError: it does not.
     """
-    import torch
-
     wanted = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     if wanted != nbytes or nbytes == 0:
         raise AddressError.of(
@@ -67,5 +65,16 @@ def tensor_at(address: int, nbytes: int, dtype: torch.dtype, shape: Sequence[int
             limit=f"exactly {nbytes} B, more than 0",
             todo="correct the shape",
         )
+
+
+def tensor_at(address: int, nbytes: int, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """A torch view of host addresses, without a copy and without touching them.
+
+    Raises:
+        AddressError: dtype and shape do not make up `nbytes`.
+    """
+    import torch
+
+    check_shape(nbytes, dtype, shape)
     raw = (ctypes.c_uint8 * nbytes).from_address(address)
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).view(*shape)

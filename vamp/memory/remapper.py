@@ -4,19 +4,22 @@ The tensors of experts and KV cache keep their addresses for life. Offloading a 
 experts' addresses, puts the staging buffer's pages there instead, and adds the pages to the tails of the KV tensors;
 restoring does the reverse, step by step. Section IV-C, with an alias in place of the paper's patched kernel.
 
-One thread, at step boundaries only: no kernel may read these tensors from `prepare` until `finish` returns.
+One thread, between two steps: no kernel may be queued from `prepare` until `finish` returns. Kernels of the step before
+may still run while pages are added to the KV tails, which they do not read; `prepare` says when they must have ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import groupby
 
 from vamp.errors import InvariantError, RemapError
 from vamp.memory.addresses import Addresses
 from vamp.memory.driver import Guard, VmmDriver
 from vamp.memory.geometry import PoolPlan
 from vamp.memory.ledger import Holdings, Ledger, Run
-from vamp.memory.spans import KvSpan, Place, ShardRange, SpanLayout
+from vamp.memory.spans import ExpertSpan, KvSpan, Place, ShardRange, SpanLayout
 from vamp.memory.transaction import Step, Transaction
 from vamp.memory.vote import Ballot, Verdict, vote
 
@@ -24,6 +27,11 @@ KV_BYTE = 0x00
 """New KV pages read as zeros: recurrent states and padded slots count on it."""
 WEIGHT_BYTE = 0xFF
 """Experts not yet loaded and staging buffers not yet filled read as NaN: a copy that was missed is not silent."""
+
+
+MoveIn = Callable[[Addresses, int], None]
+"""Called for each MoE layer, first to last, once its pages are mapped and before any later page is created: copy the
+layer's experts to their addresses and give back the memory that they came from."""
 
 
 class Remapper:
@@ -34,10 +42,19 @@ class Remapper:
     n_groups: groups offloaded, as last committed.
     """
 
-    def __init__(self, plan: PoolPlan, driver: VmmDriver, *, guard: Guard = Guard.HOLE, rank: int = 0) -> None:
+    def __init__(
+        self,
+        plan: PoolPlan,
+        driver: VmmDriver,
+        *,
+        guard: Guard = Guard.HOLE,
+        rank: int = 0,
+        move_in: MoveIn | None = None,
+    ) -> None:
         """Reserve all addresses, create all pages, map them with nothing offloaded.
 
         Args:
+            move_in: brings in the experts layer by layer, so that no more than one layer is there twice.
             guard: what addresses without a page do when read: above all KV tails that are not there yet.
 
         Raises:
@@ -56,18 +73,23 @@ class Remapper:
             on_failure.callback(self.close)
             self.addresses = Addresses(self.layout, driver, guard, self._resources)
             self._transaction = Transaction(driver, self.ledger, self.addresses)
-            self._create_pages()
-            self._transaction.run(Step(True, run, place) for place, run in self._start.items())
-            self._transaction.commit(_clean_byte)
+            for layer, runs in groupby(self.layout.runs(), key=_layer):
+                self._create_pages(runs)
+                if layer is not None and move_in is not None:
+                    move_in(self.addresses, layer)
+            self.ledger.seal()
             on_failure.pop_all()
 
-    def _create_pages(self) -> None:
-        for place, n in self.layout.runs():
+    def _create_pages(self, runs: Iterable[tuple[Place, int]]) -> None:
+        steps = []
+        for place, n in runs:
             run = Run(self._driver.create(n * self.layout.page_bytes), n)
             self._resources.callback(self._driver.destroy, run.handle)
             self.ledger.add(run)
             self._start[place] = run
-        self.ledger.seal()
+            steps.append(Step(True, run, place))
+        self._transaction.run(steps)
+        self._transaction.commit(_clean_byte)
 
     def close(self) -> None:
         """Give everything back, open remap or not. Tensors over these addresses are void from here on."""
@@ -78,13 +100,14 @@ class Remapper:
 
     # moving the boundary
 
-    def prepare(self, seq: int, n_groups: int) -> Ballot:
+    def prepare(self, seq: int, n_groups: int, settle: Callable[[], None] = lambda: None) -> Ballot:
         """Do everything that can fail, so that `n_groups` are offloaded; contents stay as they are for now.
 
         Restoring needs the KV blocks at and above the new capacity unused: the caller guarantees it.
 
         Args:
             seq: number of the remap, the same on all ranks.
+            settle: called before the first page leaves an address that a kernel may read; returns when none does.
 
         Returns:
             This rank's ballot; with an error, nothing was changed.
@@ -97,7 +120,7 @@ class Remapper:
             raise InvariantError(f"remap {self._pending.seq} is not finished; finish it before remap {seq}")
         before, error = self.capacity_blk, ""
         try:
-            self._move_to(n_groups)
+            self._transaction.run(self._steps_to(n_groups, settle))
         except RemapError as err:
             error = str(err)
         after = before if error else self._plan.capacity_blk(n_groups)
@@ -140,26 +163,31 @@ class Remapper:
             raise RemapError(verdict.reason)
         return restored
 
-    def _move_to(self, n_groups: int) -> None:
+    def _steps_to(self, n_groups: int, settle: Callable[[], None]) -> Iterator[Step]:
         if not 0 <= n_groups <= self._plan.limit_groups:
             raise RemapError(
                 f"{n_groups} groups cannot be offloaded; the limit is 0 to {self._plan.limit_groups}: ask for less"
             )
         low, high = sorted((self.n_groups, n_groups))
-        steps = [step for seq in range(low, high) for step in self._offload(seq)]
-        if n_groups < self.n_groups:
-            steps = [step.inverse() for step in reversed(steps)]
-        self._transaction.run(steps)
+        joins, leaves = self._offload(range(low, high))
+        if n_groups >= self.n_groups:
+            yield from joins
+            settle()
+            yield from leaves
+        else:
+            settle()
+            for step in (*reversed(leaves), *reversed(joins)):
+                yield step.inverse()
 
-    def _offload(self, seq: int) -> list[Step]:
-        """The experts' pages leave, staging pages stand in for them, the pages join the KV tails."""
-        group = self.layout.group(seq)
-        moved = [(self._start[expert], expert, kv) for expert, kv in group.pages]
-        return [
-            *(Step(False, run, expert) for run, expert, _ in moved),
-            *(Step(True, self._start[staged], expert) for staged, expert in group.aliases),
-            *(Step(True, run, kv) for run, _, kv in moved),
-        ]
+    def _offload(self, seqs: Iterable[int]) -> tuple[list[Step], list[Step]]:
+        """First the experts' pages join the KV tails; then they leave, and staging pages stand in for them."""
+        joins, leaves = [], []
+        for seq in seqs:
+            group = self.layout.group(seq)
+            joins += [Step(True, self._start[expert], kv) for expert, kv in group.pages]
+            leaves += [Step(False, self._start[expert], expert) for expert, _ in group.pages]
+            leaves += [Step(True, self._start[staged], expert) for staged, expert in group.aliases]
+        return joins, leaves
 
     # what is where
 
@@ -200,12 +228,12 @@ class Remapper:
     def _expected(self) -> dict[Place, Run]:
         """What must be mapped where at this boundary."""
         at = dict(self._start)
-        for seq in range(self.n_groups):
-            for step in self._offload(seq):
-                if step.attach:
-                    at[step.place] = step.run
-                else:
-                    del at[step.place]
+        joins, leaves = self._offload(range(self.n_groups))
+        for step in (*joins, *leaves):
+            if step.attach:
+                at[step.place] = step.run
+            else:
+                del at[step.place]
         return at
 
     def _backed_blk(self) -> int:
@@ -215,6 +243,12 @@ class Remapper:
             if isinstance(place.span, KvSpan) and place.page == pages[place.span.tensor]:
                 pages[place.span.tensor] += self.ledger.mapped[place].n_pages
         return min(pages) * self.layout.page_bytes // self._plan.kv.page_bytes
+
+
+def _layer(run: tuple[Place, int]) -> int | None:
+    """The MoE layer whose experts start out in this run; None for KV cache and staging buffers."""
+    span = run[0].span
+    return span.layer if isinstance(span, ExpertSpan) else None
 
 
 def _clean_byte(place: Place) -> int:

@@ -15,7 +15,7 @@ goes to tensor k % n_tensors. So the boundary alone decides where every page is,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from vamp.errors import GeometryError
@@ -53,10 +53,20 @@ Span: TypeAlias = ExpertSpan | KvSpan | StagingSpan
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The page with that index in a span; a run of several pages is named by its first."""
+    """The page with that index in a span; a run of several pages is named by its first.
+
+    The hash is kept: a remap looks thousands of places up while a GPU waits.
+    """
 
     span: Span
     page: int
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.span, self.page)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ call fails, the steps taken are undone in reverse order. Contents survive that: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ from vamp.errors import DriverError, FatalRemapError, InvariantError, RemapError
 from vamp.memory.addresses import Addresses
 from vamp.memory.driver import Access, VmmDriver
 from vamp.memory.ledger import Ledger, Run
+from vamp.memory.region import Region
 from vamp.memory.spans import Place
 
 
@@ -88,13 +89,28 @@ class Transaction:
             FatalRemapError: the driver could not write; other ranks may have committed already.
         """
         try:
-            for step in self.taken:
-                if step.attach and not self._ledger.is_alias(step.run, step.place):
-                    at = self._addresses.pages(step.place, step.run.n_pages)
-                    self._driver.fill(at.address, at.nbytes, clean(step.place))
+            for region, byte in self._dirty(clean):
+                self._driver.fill(region.address, region.nbytes, byte)
         except DriverError as err:
             self._break(f"pages moved but could not be overwritten: {err}")
         self.taken.clear()
+
+    def _dirty(self, clean: Callable[[Place], int]) -> Iterator[tuple[Region, int]]:
+        """What has a new home, neighbours in one piece: a fill costs the same whatever its size."""
+        moved = [
+            (self._addresses.pages(step.place, step.run.n_pages), clean(step.place))
+            for step in self.taken
+            if step.attach and not self._ledger.is_alias(step.run, step.place)
+        ]
+        moved.sort(key=lambda piece: piece[0].address)
+        while moved:
+            region, byte = moved[0]
+            n = 1
+            while n < len(moved) and moved[n] == (Region(region.end, moved[n][0].nbytes), byte):
+                region = Region(region.address, region.nbytes + moved[n][0].nbytes)
+                n += 1
+            yield region, byte
+            del moved[:n]
 
     def _take(self, step: Step, note: Callable[[Step], object]) -> None:
         """The driver call, the ledger, the note; a mapping that could not be made accessible counts as made."""

@@ -146,17 +146,16 @@ class Driver:
             record = self.live[request_id].record
             if record.scheduled_s is None:
                 record.scheduled_s = now_s
-        end_s = self._execute(StepLoad(prefill, decode, context), output)
+        end_s = self._execute(StepLoad(prefill, decode, context))
         self._queue.append(InFlight(output, ids, samples, end_s))
         return len(self._queue) < self.depth
 
-    def _execute(self, load: StepLoad, output: SchedulerOutput) -> float:
+    def _execute(self, load: StepLoad) -> float:
         """When the step just scheduled will be done."""
         remap_s = 0.0
-        command = getattr(output, "vamp_command", None)
-        if command is not None:
-            pages = (command.n_groups - self._groups) * self.model.experts.pages_per_group
-            remap_s, self._groups = pages * self.remap_us_per_page * 1e-6, command.n_groups
+        if self.controller and self.controller.groups != self._groups:
+            pages = abs(self.controller.groups - self._groups) * self.model.experts.pages_per_group
+            remap_s, self._groups = pages * self.remap_us_per_page * 1e-6, self.controller.groups
         time = self.model.step(load, self._groups, self.staging)
         factor = next(self._noise)
         self.steps += 1

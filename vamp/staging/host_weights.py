@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,11 @@ from vamp.memory.spans import ShardRange, SpanLayout
 class HostWeights:
     """Of every MoE layer the last shards, as many as a staging buffer holds; bytes as the kernel reads them."""
 
-    def __init__(self, layout: SpanLayout) -> None:
+    def __init__(self, layout: SpanLayout, memory: NDArray[np.uint8] | None = None) -> None:
+        """Args: memory: where the copies go, `host_bytes(layout)` long; None takes ordinary memory."""
         self._layout = layout
+        self._memory = memory
+        self._used = 0
         self._kept: dict[tuple[int, int], NDArray[np.uint8]] = {}
 
     def take(self, layer: int, tensor: int, weights: NDArray[np.uint8]) -> None:
@@ -33,16 +37,35 @@ class HostWeights:
         Raises:
             GeometryError: it has not the bytes that the plan says.
         """
+        kept = self.room(layer, tensor, weights.nbytes)
+        if kept.nbytes:
+            np.copyto(kept, weights[-kept.nbytes :])
+
+    def room(self, layer: int, tensor: int, nbytes: int) -> NDArray[np.uint8]:
+        """Where the copy of a weight tensor's last shards belongs, for the caller to fill; empty if none are kept.
+
+        Args:
+            nbytes: of all shards of the tensor.
+
+        Raises:
+            GeometryError: not the bytes that the plan says.
+        """
         experts = self._layout.plan.experts
         size = experts.tensor_bytes[tensor]
-        if weights.nbytes != experts.n_shards * size:
+        if nbytes != experts.n_shards * size:
             raise GeometryError(
-                f"weight tensor {tensor} of MoE layer {layer} has {weights.nbytes} B; {experts.n_shards} experts of "
+                f"weight tensor {tensor} of MoE layer {layer} has {nbytes} B; {experts.n_shards} experts of "
                 f"{size} B were expected: this model or its quantization is not supported"
             )
-        n_kept = self._layout.staged_shards(layer)
-        if n_kept:
-            self._kept[layer, tensor] = weights[-n_kept * size :].copy()
+        n = self._layout.staged_shards(layer) * size
+        if n == 0:
+            return np.empty(0, np.uint8)
+        if (layer, tensor) not in self._kept:
+            start, self._used = self._used, self._used + n
+            self._kept[layer, tensor] = (
+                np.empty(n, np.uint8) if self._memory is None else self._memory[start : start + n]
+            )
+        return self._kept[layer, tensor]
 
     def shards(self, layer: int, tensor: int, first: int, last: int) -> NDArray[np.uint8]:
         """Bytes of shards [first, last): a view, not to be written.
@@ -62,11 +85,16 @@ class HostWeights:
         return sum(kept.nbytes for kept in self._kept.values())
 
     def checksum(self) -> int:
-        """CRC-32 over all copies; constant for life."""
-        crc = 0
-        for key in sorted(self._kept):
-            crc = zlib.crc32(self._kept[key].data, crc)
-        return crc
+        """CRC-32 over the CRC-32 of every copy; constant for life."""
+        with ThreadPoolExecutor() as threads:
+            parts = threads.map(lambda key: zlib.crc32(self._kept[key].data), sorted(self._kept))
+            return zlib.crc32(np.fromiter(parts, np.uint32).tobytes())
+
+
+def host_bytes(layout: SpanLayout) -> int:
+    """Bytes of all host copies."""
+    experts = layout.plan.experts
+    return sum(layout.staged_shards(layer) for layer in range(experts.n_layers)) * experts.shard_bytes
 
 
 class HostCopier:
@@ -88,8 +116,10 @@ class HostCopier:
         self.staged_bytes += n
         return n
 
+    def checksum(self) -> int:
+        return self._host.checksum()
+
     def restore(self, shards: ShardRange) -> int:
-        """To the experts' own addresses, after their pages came back; the bytes copied."""
         return self._copy(
             (self._addresses.expert(shards.layer, t, shards.first, shards.last), source)
             for t, source in self._sources(shards)

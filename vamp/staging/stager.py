@@ -40,5 +40,15 @@ class Stager(Protocol):
 class Copier(Protocol):
     """Copies expert shards from their host copies."""
 
+    @property
+    def staged_bytes(self) -> int:
+        """Copied by `stage` so far."""
+
     def stage(self, shards: ShardRange) -> int:
         """Into the layer's staging buffer; the bytes copied. Callable from any thread."""
+
+    def restore(self, shards: ShardRange) -> int:
+        """To the experts' own addresses, after their pages came back; the bytes copied."""
+
+    def checksum(self) -> int:
+        """Of the host copies; constant for life."""

@@ -87,7 +87,13 @@ class AddressBook:
         self._ranges[new.base] = new
         insort(self._bases, new.base)
 
-    def may_release(self, address: int) -> None:
+    def room(self, address: int) -> int:
+        """Bytes from an address, which need not be aligned, to the end of its range; 0 outside all ranges."""
+        i = bisect_right(self._bases, address) - 1
+        return max(0, self._ranges[self._bases[i]].end - address) if i >= 0 else 0
+
+    def may_release(self, address: int) -> int:
+        """The range's bytes."""
         found = self._range("release", address)
         if address != found.base or found.mapped:
             raise AddressError.of(
@@ -97,6 +103,7 @@ class AddressBook:
                 limit=f"{found.base:#x}, none",
                 todo="unmap first and release what `reserve` returned",
             )
+        return found.nbytes
 
     def drop_range(self, address: int) -> None:
         del self._ranges[address]

@@ -1,0 +1,61 @@
+"""How the scheduler has all ranks move the boundary: prepare everywhere, vote here, finish everywhere.
+
+The calls are made inside the decision, before any block that depends on them is handed out. So a rank that cannot
+remap costs nothing but the attempt: no rank commits, and the decision falls to another plan. They queue behind the
+steps that ranks still run, which makes them step boundaries on every rank.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, Protocol
+
+from vamp.errors import InvariantError
+from vamp.memory.vote import Ballot, Verdict, vote
+
+PREPARE, FINISH = "vamp_prepare", "vamp_finish"
+"""Methods of VAMP's workers."""
+
+
+class Ranks(Protocol):
+    def remap(self, n_groups: int) -> Verdict:
+        """Have `n_groups` offloaded on all ranks, or nothing changed on any."""
+
+
+class ExecutorRanks:
+    """The workers behind a vLLM executor (multiprocess, in-process or Ray)."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+        self._seq = 0
+
+    def remap(self, n_groups: int) -> Verdict:
+        """Raises:
+        RuntimeError: from the executor, when a rank died or could not undo its part; the engine stops.
+        InvariantError: ranks finished differently.
+        """
+        self._seq += 1
+        ballots: list[Ballot] = self._executor.collective_rpc(PREPARE, args=(self._seq, n_groups))
+        verdict = vote(ballots, len(ballots))
+        ends = self._executor.collective_rpc(FINISH, args=(verdict,))
+        if len(set(ends)) > 1:
+            raise InvariantError(f"ranks ended remap {self._seq} with {ends} groups; they must be equal")
+        return verdict
+
+
+def ranks_of_engine_core() -> ExecutorRanks | None:
+    """The ranks of the engine core that is building its scheduler right now; None outside one (the simulator).
+
+    vLLM 0.26.0 makes its executor before its scheduler but does not hand it over (v1/engine/core.py:118-160), so it is
+    taken from the caller that builds both.
+    """
+    from vllm.v1.engine.core import EngineCore
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, EngineCore):
+            return ExecutorRanks(owner.model_executor)
+        frame = frame.f_back
+    return None
