@@ -1,0 +1,1 @@
+"""Checks and measurements on a host with a CUDA device."""

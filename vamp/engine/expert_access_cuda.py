@@ -1,0 +1,119 @@
+"""How experts are reached inside vLLM's MoE layers on CUDA (0.26.0, unquantized, Triton experts).
+
+Expert numbers lead both weight tensors, and the kernels take `w13_weight` and `w2_weight` from the layer at every call,
+so the tensors can move to addresses whose pages change later. The kernels themselves are not touched. The MoE layer is
+an opaque operator to torch.compile: what is hooked in here runs at every call outside CUDA graphs, and is captured with
+the kernels inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from vllm.model_executor.layers.fused_moe.experts.triton_moe import TritonExperts
+from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
+from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
+from vllm.model_executor.models.utils import extract_layer_index
+
+from vamp.errors import ConfigError, GeometryError
+from vamp.memory.addresses import Addresses
+from vamp.memory.driver import VmmDriver
+from vamp.staging.cuda.copier import CudaCopier
+
+WEIGHTS = ("w13_weight", "w2_weight")
+"""Gate-and-up and down: the order of `ExpertGeometry.tensor_bytes`."""
+
+
+class ExpertUse(Protocol):
+    """Who wants to know when experts are read."""
+
+    def before_experts(self, layer: int, experts: Any) -> None: ...
+    def before_down(self, layer: int) -> None: ...
+    def after_experts(self, layer: int) -> None: ...
+
+
+def moe_layers(static_forward_context: dict[str, Any], n_layers: int) -> list[MoERunner]:
+    """The model's MoE layers, first to last.
+
+    Raises:
+        GeometryError: there are not `n_layers`.
+        ConfigError: a layer's kernels are others than those served here.
+    """
+    runners = [layer for layer in static_forward_context.values() if isinstance(layer, MoERunner)]
+    if len(runners) != n_layers:
+        raise GeometryError(f"the model has {len(runners)} MoE layers, its configuration {n_layers}; not supported")
+    runners.sort(key=lambda runner: extract_layer_index(runner.layer_name))
+    for runner in runners:
+        _kernels(runner)
+    return runners
+
+
+def move_layer(runner: MoERunner, layer: int, addresses: Addresses, driver: VmmDriver, copier: CudaCopier) -> None:
+    """Copy a layer's experts to their lasting addresses and their host copies, and free what torch gave them.
+
+    Raises:
+        GeometryError: weights of another size than the plan says, or not in one piece.
+    """
+    for tensor, name in enumerate(WEIGHTS):
+        parameter = getattr(runner.routed_experts, name)
+        if not parameter.data.is_contiguous():
+            raise GeometryError(f"{runner.layer_name}.{name} is not contiguous; experts must lie in one piece")
+        region = addresses.expert(layer, tensor)
+        if parameter.data.nbytes != region.nbytes:
+            raise GeometryError(
+                f"{runner.layer_name}.{name} has {parameter.data.nbytes} B, {region.nbytes} B were expected: this "
+                "model or its quantization is not supported; serve with --ratio 0"
+            )
+        moved = driver.tensor(region, parameter.dtype, tuple(parameter.shape))
+        moved.copy_(parameter.data)
+        copier.take(layer, tensor, region)
+        parameter.data = moved
+    torch.cuda.empty_cache()  # waits for the copies, and makes room for the next layer's pages
+
+
+def watch(runners: Sequence[MoERunner], use: ExpertUse) -> None:
+    """Call `use` around every read of experts: after the router, between the projections, after the kernels."""
+    for layer, runner in enumerate(runners):
+        experts = runner.routed_experts
+        experts.forward_modular = _watched(experts.forward_modular, layer, use)
+        kernels = _kernels(runner)
+        kernels.activation = _announced(kernels.activation, layer, use)
+
+
+def _watched(forward: Callable[..., Any], layer: int, use: ExpertUse) -> Callable[..., Any]:
+    def watched(*args: Any, topk_ids: torch.Tensor, **kwargs: Any) -> Any:
+        use.before_experts(layer, topk_ids)
+        try:
+            return forward(*args, topk_ids=topk_ids, **kwargs)
+        finally:
+            use.after_experts(layer)
+
+    return watched
+
+
+def _announced(activation: Callable[..., Any], layer: int, use: ExpertUse) -> Callable[..., Any]:
+    """The activation runs between the two projections."""
+
+    def announced(*args: Any, **kwargs: Any) -> Any:
+        use.before_down(layer)
+        return activation(*args, **kwargs)
+
+    return announced
+
+
+def _kernels(runner: MoERunner) -> TritonExperts:
+    """Each layer has its own.
+
+    Raises:
+        ConfigError: experts are quantized, or their kernels may keep weights elsewhere.
+    """
+    method = runner.routed_experts.quant_method
+    kernels = getattr(getattr(method, "moe_kernel", None), "fused_experts", None)
+    if not isinstance(method, UnquantizedFusedMoEMethod) or type(kernels) is not TritonExperts:
+        raise ConfigError(
+            f"{runner.layer_name} uses {type(method).__name__} with {type(kernels).__name__}; VAMP serves unquantized "
+            "experts with vLLM's Triton kernels on CUDA: pass --moe-backend triton and no quantization, or --ratio 0"
+        )
+    return kernels

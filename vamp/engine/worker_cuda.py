@@ -1,0 +1,173 @@
+"""VAMP's worker for CUDA devices: `--worker-cls vamp.engine.worker_cuda.VampCUDAWorker`.
+
+Inside CUDA graphs staging is routed, whatever mode is asked for: no Python runs there. Steps with more tokens than the
+largest graph run outside, and there the mode counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import torch
+from vllm.config import CUDAGraphMode
+from vllm.v1.worker.gpu_worker import Worker
+
+from vamp.config import StagingMode, VampConfig
+from vamp.engine import expert_access_cuda as expert_access
+from vamp.engine.layout import served_experts
+from vamp.engine.worker_memory import RankMemory, RankStats
+from vamp.engine.worker_mixin import VampWorkerMixin
+from vamp.errors import ConfigError
+from vamp.memory.addresses import Addresses
+from vamp.memory.driver import VmmDriver
+from vamp.memory.drivers.cuda import CudaDriver
+from vamp.memory.geometry import ExpertGeometry, PoolPlan
+from vamp.memory.remapper import Remapper
+from vamp.memory.spans import N_STAGING_BUFFERS, SpanLayout
+from vamp.memory.vote import Verdict
+from vamp.staging.choose import Mode
+from vamp.staging.cuda.copier import CudaCopier
+from vamp.staging.cuda.measure import measure_costs
+from vamp.staging.cuda.routed import CudaRouted
+from vamp.staging.cuda.whole_region import CudaWholeRegion
+
+logger = logging.getLogger("vllm.vamp")
+
+
+class CudaRankMemory(RankMemory):
+    """A rank's memory where steps are queued on a stream and a step may be a CUDA graph.
+
+    Attributes:
+        routed: what the graphs launch.
+        copier: host copies.
+    """
+
+    def __init__(
+        self,
+        remapper: Remapper,
+        copier: CudaCopier,
+        driver: VmmDriver,
+        device: int,
+        *,
+        mode: StagingMode,
+        top_k: int,
+        graph_tok: int,
+    ) -> None:
+        """Args: graph_tok: steps with up to that many tokens are CUDA graphs; 0 where there are none."""
+        self.routed, self.copier = CudaRouted(remapper, copier, device), copier
+        self._cuda_stagers: dict[Mode, CudaRouted | CudaWholeRegion] = {
+            "whole_region": CudaWholeRegion(remapper, copier, self.routed, device),
+            "routed": self.routed,
+        }
+        self._graph_tok, self._serving = graph_tok, False
+        costs = measure_costs(remapper, copier, self.routed, driver)
+        super().__init__(remapper, copier, self._cuda_stagers, mode=mode, top_k=top_k, costs=costs)
+
+    def begin_step(self, n_tok: int) -> None:
+        self._serving = True
+        super().begin_step(n_tok)
+
+    def before_experts(self, layer: int, experts: Any) -> None:
+        """Warm-up and capture always launch the kernel; a step outside graphs only if there is something to do."""
+        if self.remapper.n_groups or not self._serving:
+            super().before_experts(layer, experts)
+
+    def before_down(self, layer: int) -> None:
+        """Between the projections of a MoE layer."""
+        self._cuda_stagers[self._using].before_down(layer)
+
+    def _choose(self, n_tok: int) -> Mode:
+        return "routed" if n_tok <= self._graph_tok else super()._choose(n_tok)
+
+    def _settle(self) -> None:
+        """Waits for the steps that are queued, and for no other stream."""
+        done = torch.cuda.Event()
+        done.record()
+        done.synchronize()
+
+    def finish(self, verdict: Verdict) -> int:
+        n_groups = super().finish(verdict)
+        self.routed.follow_boundary()
+        return n_groups
+
+    def stats(self) -> RankStats:
+        """Waits for the device."""
+        stats = super().stats()
+        shard_bytes = self.remapper.layout.plan.experts.shard_bytes
+        return replace(stats, staged_bytes=stats.staged_bytes + sum(self.routed.staged_shards()) * shard_bytes)
+
+
+class VampCUDAWorker(VampWorkerMixin, Worker):
+    """Experts and KV cache over pages of CUDA's virtual memory management."""
+
+    def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        """Raises ConfigError: a setting that only CUDA has does not go with VAMP."""
+        super().__init__(vllm_config, *args, **kwargs)
+        if self._vamp_config is None:
+            return
+        if self.use_v2_model_runner:
+            raise ConfigError("VAMP needs vLLM's V1 model runner; set VLLM_USE_V2_MODEL_RUNNER=0, or --ratio 0")
+        if getattr(vllm_config.model_config, "enable_cumem_allocator", False):
+            raise ConfigError(
+                "VAMP does not work with --enable-cumem-allocator; switch it off, or serve with --ratio 0"
+            )
+
+    def determine_available_memory(self) -> int:
+        """vLLM's own profile, less what VAMP adds to the weights: then the KV cache fits beside it."""
+        available: int = super().determine_available_memory()
+        if self._vamp_config is None or self.cache_config.kv_cache_memory_bytes:
+            return available
+        return available - added_bytes(self._vamp_config, served_experts(self._vamp_config, self.vllm_config))
+
+    def _move_in(self, config: VampConfig, plan: PoolPlan) -> tuple[RankMemory, VmmDriver]:
+        runners = expert_access.moe_layers(self.compilation_config.static_forward_context, plan.experts.n_layers)
+        device = self.device.index
+        driver = CudaDriver(config.vmm_page_bytes, device)
+        copier = CudaCopier(SpanLayout(plan), device)
+
+        def move_in(addresses: Addresses, layer: int) -> None:
+            expert_access.move_layer(runners[layer], layer, addresses, driver, copier)
+
+        remapper = Remapper(plan, driver, rank=self.rank, move_in=move_in)
+        copier.addresses = remapper.addresses
+        copier.wait()
+        memory = CudaRankMemory(
+            remapper,
+            copier,
+            driver,
+            device,
+            mode=config.staging,
+            top_k=runners[0].routed_experts.top_k,
+            graph_tok=_graph_tok(self.compilation_config),
+        )
+        expert_access.watch(runners, memory)
+        logger.info(
+            "VAMP rank %d: up to %d expert groups of %d bytes, %d to %d KV blocks, host copies of %d bytes, %s",
+            self.rank,
+            plan.limit_groups,
+            plan.experts.group_bytes,
+            plan.base_blk,
+            plan.max_blk,
+            copier.weights.nbytes,
+            memory.costs,
+        )
+        return memory, driver
+
+
+def added_bytes(config: VampConfig, experts: ExpertGeometry) -> int:
+    """Device memory that VAMP takes on top of the weights: staging buffers, and experts rounded up to pages.
+
+    KV tails come out of the experts' pages; the KV base takes at most a page per tensor more than vLLM counts.
+    """
+    depth = -(-experts.max_groups(config.ratio_pct, config.e_buffer_shards) // experts.eligible_layers)
+    page = experts.page_bytes
+    rounded = sum(-(-experts.n_shards * size // page) * page for size in experts.tensor_bytes)
+    return N_STAGING_BUFFERS * depth * experts.group_bytes + experts.n_layers * rounded - experts.weights_bytes
+
+
+def _graph_tok(compilation_config: Any) -> int:
+    if compilation_config.cudagraph_mode in (None, CUDAGraphMode.NONE):
+        return 0
+    return int(compilation_config.max_cudagraph_capture_size or 0)
