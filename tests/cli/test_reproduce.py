@@ -55,7 +55,7 @@ def table4(checkout):
 )
 def test_senseless_request_is_one_line_and_nothing_starts(refused, table4, tmp_path, argv, message, monkeypatch):
     if "--platform" in argv:
-        monkeypatch.setattr("vamp.cli.checks.load_platform", lambda name: name)  # the test's checkout has no profiles
+        monkeypatch.setattr("vamp.cli.checks.find_platform", lambda name: name)  # the test's checkout has no profiles
     assert message in refused("reproduce", *argv)
     assert not (tmp_path / "artifact").exists()
 

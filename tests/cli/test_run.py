@@ -82,7 +82,11 @@ def test_admission_of_vllm_0_26_can_be_asked_for(vamp, stub):
         (["replay", "--ratio", "60"], "ratio is 60; it must be a number from 0 to 50"),
         (["replay", "--ratio", "auto"], "--ratio auto is not in this version"),
         (["replay", "--backend", "cuda"], "backend 'cuda' is not in this version"),
-        (["replay", "--backend", "cpu"], "backend 'cpu' is not in this version"),
+        (
+            ["replay", "--backend", "cpu", "--platform", "h100_pcie_tp2"],
+            "is not for backend 'cpu'; it has: cpu_tiny_moe",
+        ),
+        (["replay", "--platform", "cpu_tiny_moe"], "is not for backend 'sim'"),
         (["replay", "--trace", "/no/such/file"], "trace /no/such/file does not exist"),
         (["replay", "--seed", "-1"], "--seed"),
         (["replay", "--concurrency", "4"], "--concurrency 4 needs --trace"),

@@ -232,8 +232,9 @@ def test_code_and_data_are_part_of_the_key(tmp_path, monkeypatch):
 
 def test_every_listed_code_folder_exists():
     package = store_module.Path(store_module.vamp.__file__).parent
-    assert all((package / name).exists() for name in store_module.CODE)
-    assert all((store_module.paths.data_dir() / name).exists() for name in store_module.DATA)
+    assert all((package / name).exists() for names in store_module.CODE.values() for name in names)
+    folders = [name for names in store_module.DATA.values() for name in names]
+    assert all((store_module.paths.data_dir() / name).exists() for name in folders)
 
 
 def trace_spec(path):

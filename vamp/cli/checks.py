@@ -9,7 +9,7 @@ from pathlib import Path
 from vamp.config import RATIO_MAX_PCT
 from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend
-from vamp.sim.platforms import load_platform
+from vamp.experiments.parameters import find_platform
 
 
 def existing(trace: Path) -> str:
@@ -62,6 +62,6 @@ def check_parameters(given: Mapping[str, str]) -> None:
     if "backend" in given:
         check_backend(given["backend"])
     if "platform" in given:
-        load_platform(given["platform"])
+        find_platform(given["platform"])
     if "ratio" in given:
         ratio_pct(given["ratio"])

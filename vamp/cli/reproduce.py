@@ -56,7 +56,7 @@ def reproduce(
         typer.Option("-p", "--parameter", metavar="NAME VALUE", help="Set a notebook parameter; may be repeated."),
     ] = None,
     trace: Annotated[Path | None, typer.Option(help="A recorded trace, file or folder: parameter trace.")] = None,
-    backend: Annotated[str | None, typer.Option(help="Parameter backend; this version has sim.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Parameter backend: sim, or cpu, a live server here.")] = None,
     platform: Annotated[str | None, typer.Option(help="Parameter platform.")] = None,
     full: Annotated[bool, typer.Option("--full", help="As many runs of each configuration as the paper.")] = False,
     start_timeout: Annotated[int, typer.Option(help="Seconds for a kernel to start.")] = notebooks.START_TIMEOUT_S,

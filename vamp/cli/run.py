@@ -13,20 +13,26 @@ from rich.table import Table
 from vamp.cli import checks, console
 from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend, ensure
+from vamp.experiments.parameters import platform_for
 from vamp.experiments.progress import Progress
 from vamp.experiments.spec import RunSpec, make_spec
+from vamp.live.platform import MODEL
 from vamp.measure.records import RunResult
 from vamp.measure.summary import Summary, summarise
-from vamp.sim.platforms import load_platform
 
-SWEEP_CONCURRENCY = (16, 20, 24, 28)
-"""Both of the paper's sweeps have these (section VI-C); H200-NVL goes on to 32 and 36."""
+SWEEP_CONCURRENCY = {"sim": (16, 20, 24, 28), "cpu": (4, 6, 8, 12)}
+"""Both of the paper's sweeps have sim's (section VI-C); H200-NVL goes on to 32 and 36."""
+DEFAULT_PLATFORM = "h100_pcie_tp2"
 
 app = typer.Typer(help="Run one experiment.", rich_markup_mode=None)
 
 Trace = Annotated[Path | None, typer.Option(help="A recorded trace, file or folder.")]
-Platform = Annotated[str, typer.Option(help="A profile under data/platforms.")]
-Backend = Annotated[str, typer.Option(help="This version has sim: vLLM's scheduler in virtual time.")]
+Platform = Annotated[
+    str | None, typer.Option(help=f"Under data/platforms, {DEFAULT_PLATFORM} by default; for cpu under data/live.")
+]
+Backend = Annotated[
+    str, typer.Option(help="sim: vLLM's scheduler in virtual time; cpu: a live server here, tiny model, scaled down.")
+]
 Ratio = Annotated[str, typer.Option(help="VAMP-r, percent of experts that may go, 0 to 50; 0 is plain vLLM.")]
 Seed = Annotated[int, typer.Option(min=0)]
 Copies = Annotated[int, typer.Option(min=1, help="Repeat a trace's sessions, sharing no prefix.")]
@@ -44,7 +50,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 @app.command()
 def replay(
     trace: Trace = None,
-    platform: Platform = "h100_pcie_tp2",
+    platform: Platform = None,
     backend: Backend = "sim",
     concurrency: Annotated[int | None, typer.Option(min=1, help="Sessions of a trace alive at once.")] = None,
     ratio: Ratio = "0",
@@ -73,7 +79,7 @@ def replay(
 @app.command()
 def sweep(
     trace: Trace = None,
-    platform: Platform = "h100_pcie_tp2",
+    platform: Platform = None,
     backend: Backend = "sim",
     concurrency: Annotated[
         list[str] | None, typer.Option(help="Sessions alive at once; repeat it or separate by commas.")
@@ -93,19 +99,18 @@ def sweep(
     common = _common(platform, backend, ratio, seed, reserve_full_isl)
     if trace is None and (copies != 1 or limit_turns is not None):
         raise ConfigError("--copies and --limit-turns need --trace; the in-house workload has 12 turns a session")
-    levels = checks.concurrencies(concurrency or []) or list(SWEEP_CONCURRENCY)
+    levels = checks.concurrencies(concurrency or []) or list(SWEEP_CONCURRENCY[backend])
     _run(
         [make_spec(workload=_workload(trace, "inhouse", c, copies, limit_turns), **common) for c in levels],
         as_json,
     )
 
 
-def _common(platform: str, backend: str, ratio: str, seed: int, reserve_full_isl: bool) -> dict[str, Any]:
+def _common(platform: str | None, backend: str, ratio: str, seed: int, reserve_full_isl: bool) -> dict[str, Any]:
     check_backend(backend)
-    load_platform(platform)
     return {
         "backend": backend,
-        "platform": platform,
+        "platform": platform_for(backend, platform, DEFAULT_PLATFORM),
         "ratio_pct": checks.ratio_pct(ratio),
         "seed": seed,
         "reserve_full_isl": reserve_full_isl,
@@ -127,9 +132,12 @@ def _workload(
     }
 
 
+_DOING = {"sim": "simulating", "cpu": "running live"}
+
+
 def _run(specs: list[RunSpec], as_json: bool) -> None:
     with console.progress_bars() as bars:
-        task = bars.add_task("simulating", total=1.0, detail="")
+        task = bars.add_task(_DOING[specs[0].backend], total=1.0, detail="")
 
         def show(progress: Progress) -> None:
             bars.update(task, completed=progress.fraction, detail=f"runs {progress.done}/{progress.total}")
@@ -147,6 +155,8 @@ def _run(specs: list[RunSpec], as_json: bool) -> None:
 
 def _object(spec: RunSpec, result: RunResult, row: Summary) -> dict[str, Any]:
     facts = {key: result.meta.get(key) for key in ("label", "stand_in", "notes", "n_sessions", "n_turns")}
+    if spec.backend == "cpu":
+        facts |= {key: result.meta.get(key) for key in ("live", "model", "server_start_s", "n_groups_max", "pool_blk")}
     return {
         "spec": spec.model_dump(mode="json"),
         **row.as_json(),
@@ -172,11 +182,14 @@ def _table(specs: Sequence[RunSpec], results: Sequence[RunResult], rows: Sequenc
     table = Table(
         "",
         *columns,
-        title=f"{specs[0].system} on {specs[0].platform}, simulated (backend {specs[0].backend})",
+        title=f"{specs[0].system} on {specs[0].platform}, {_HOW[specs[0].backend]} (backend {specs[0].backend})",
     )
     for name in rows[0].as_json():
         table.add_row(name, *(_cell(getattr(row, name)) for row in rows))
     return table
+
+
+_HOW = {"sim": "simulated", "cpu": f"live CPU server, {MODEL}"}
 
 
 def _cell(value: object) -> str:

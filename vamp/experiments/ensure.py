@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -25,10 +26,12 @@ from vamp.experiments.spec import RunSpec
 from vamp.experiments.store import RunStore, code_digest, pinned, run_key
 from vamp.measure.records import RunResult
 
-BACKENDS = ("sim",)
+BACKENDS = ("sim", "cpu")
 JOBS = "VAMP_JOBS"
 WORKER_BYTES = 3 * 2**29
 """ASSUMPTION: what one worker takes at most, the 1.5 GiB that `vamp bench sim` checks."""
+STOP_S = 15.0
+"""For a live server to stop; more than the time after which what is left of it is killed."""
 _POLL_S = 0.25
 
 Report = Callable[[str], None]
@@ -46,7 +49,7 @@ def ensure(
 
     Args:
         jobs: runs at a time, over all callers of this store; None takes `$VAMP_JOBS`, else as many as cores
-            and free memory allow.
+            and free memory allow. Live runs go one at a time whatever it says: they share the cores.
         report: receives one short line per finished run; None prints it.
         progress: called several times a second while runs are under way, besides `$VAMP_PROGRESS_FILE`.
 
@@ -57,14 +60,16 @@ def ensure(
     """
     for spec in specs:
         check_backend(spec.backend)
-    store, code = RunStore(), code_digest()
+    store = RunStore()
+    code = {backend: code_digest(backend) for backend in {spec.backend for spec in specs}}
     fixed = [pinned(spec) for spec in specs]
-    keys = [run_key(spec, code) for spec in fixed]
+    keys = [run_key(spec, code[spec.backend]) for spec in fixed]
     wanted = dict(zip(keys, fixed, strict=True))
     results = {key: result for key in wanted if (result := store.read(key)) is not None}
     missing = {key: spec for key, spec in wanted.items() if key not in results}
     batch = _Batch(store, list(missing.values()), len(results), report or print, progress)
-    results.update(zip(missing, batch.run(_n_slots(jobs)), strict=True))
+    live = any(spec.backend != "sim" for spec in missing.values())
+    results.update(zip(missing, batch.run(1 if live else _n_slots(jobs)), strict=True))
     return [results[key] for key in keys]
 
 
@@ -146,8 +151,7 @@ class _Batch:
 
     def _disband(self, pool: ProcessPoolExecutor, crew: list[BaseProcess]) -> None:
         with _sigint_ignored():
-            for process in crew:
-                process.kill()
+            _end(crew)
             pool.shutdown(cancel_futures=True)
             for process in crew:
                 if process.pid is not None:
@@ -159,6 +163,16 @@ class _Batch:
         publish(progress)
         if self._progress:
             self._progress(progress)
+
+
+def _end(crew: list[BaseProcess]) -> None:
+    """A simulating worker ends at once; one with a live server stops that first."""
+    for process in crew:
+        process.terminate()
+    deadline_s = time.monotonic() + STOP_S
+    for process in crew:
+        process.join(max(0.0, deadline_s - time.monotonic()))
+        process.kill()
 
 
 def _n_slots(jobs: int | None) -> int:
@@ -175,6 +189,8 @@ def _n_slots(jobs: int | None) -> int:
 def _effort(result: RunResult) -> str:
     simulated_s, wall_s = (result.meta.get(key) for key in ("virtual_s", "wall_s"))
     took = f", {simulated_s:.0f} s simulated in {wall_s:.1f} s" if simulated_s and wall_s else ""
+    if result.meta.get("live"):
+        took = f", {wall_s:.0f} s on a live server that took {result.meta['server_start_s']:.0f} s to start"
     return f"{len(result.requests)} turns{took}"
 
 

@@ -11,7 +11,15 @@ import pandas as pd
 
 from vamp.errors import ConfigError
 from vamp.experiments.frames import find, group_rows, run_rows
-from vamp.experiments.parameters import PAPER_PLATFORMS, Concurrencies, Platforms, Ratios, RunParameters, platforms_of
+from vamp.experiments.parameters import (
+    PAPER_PLATFORMS,
+    Concurrencies,
+    Platforms,
+    Ratios,
+    RunParameters,
+    find_platform,
+    platforms_of,
+)
 from vamp.experiments.spec import RunSpec, make_spec
 from vamp.measure.records import RunResult
 from vamp.report import results, theme
@@ -20,12 +28,12 @@ from vamp.report.tables import with_sd
 from vamp.report.theme import SavedFigure
 from vamp.report.values import load_values, matching_ids
 from vamp.report.verdicts import Measured
-from vamp.sim.platforms import load_platform
 
 NOTEBOOK = "11_fig9_capacity_boundary"
 COVERS = ("fig9.*", "sweep.*")
 PAPER_RATIOS = (0.0, 15.0, 20.0, 25.0)
 COLLAPSE_FACTOR = 2.0  # a boundary is crossed where TTFT p99 exceeds so many times the platform's lowest
+LIVE_SWEEP = (4, 8)
 KEYS = {"h100_pcie_tp2": "h100", "h200_tp2_rank": "h100", "h200_nvl_tp4": "h200"}
 _SYSTEMS = {"vllm": "vLLM", "vamp15": "VAMP-15", "vamp20": "VAMP-20", "vamp25": "VAMP-25"}
 _COLUMNS = {"ttft_p99": "ttft_p99_s", "tpot": "tpot_ms"}
@@ -34,12 +42,14 @@ _COLUMNS = {"ttft_p99": "ttft_p99_s", "tpot": "tpot_ms"}
 class Params(RunParameters):
     """`concurrency`: session counts to sweep; empty takes the paper's for each platform."""
 
+    backends = ("sim", "cpu")
+
     platform: Platforms = "both"
     ratios: Ratios = PAPER_RATIOS
     concurrency: Concurrencies = ()
 
     def sweep(self, platform: str) -> tuple[int, ...]:
-        return self.concurrency or paper_sweep(platform)
+        return self.concurrency or (LIVE_SWEEP if self.backend == "cpu" else paper_sweep(platform))
 
 
 def paper_sweep(platform: str) -> tuple[int, ...]:
@@ -130,7 +140,7 @@ def table(cells: pd.DataFrame, column: str = "ttft_p99_s") -> pd.DataFrame:
 
 def measured(p: Params, cells: pd.DataFrame) -> list[Measured]:
     """Values of Fig. 9 and of the text of section VI-C; none of a scaled workload."""
-    if p.scale < 1:
+    if p.why_not:
         return []
     out = []
     for platform in platforms_of(p.platform):
@@ -213,7 +223,7 @@ def _h200(cells: pd.DataFrame, platform: str) -> list[Measured]:
 
 
 def figure(p: Params, cells: pd.DataFrame) -> SavedFigure:
-    titles = {name: load_platform(name).title for name in platforms_of(p.platform)}
+    titles = {name: find_platform(name).title for name in platforms_of(p.platform)}
     limits = {titles[name]: s for name, s in thresholds(cells).items()}
     columns = ["platform", "system", "concurrency", "ttft_p99_s", "ttft_p99_s_sd"]
     data = cells[columns].rename(columns={"ttft_p99_s_sd": "sd"}).replace({"platform": titles})

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from vamp.config import RATIO_MAX_PCT, Frozen, explain
 from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend
 from vamp.experiments.spec import Backend
-from vamp.sim.platforms import load_platform
+from vamp.live.platform import MODEL, LivePlatform, live_platform_names, load_live_platform
+from vamp.sim.platforms import Platform, load_platform, platform_names
 
 PAPER_PLATFORMS = ("h100_pcie_tp2", "h200_nvl_tp4")
 BOTH = "both"
+_ENGINES = {"sim": "simulated, vLLM's scheduler in virtual time"}
+LIVE = f"live CPU server, {MODEL}: nothing of the paper's GPUs is measured"
 
 
 def _known_backend(name: str) -> str:
@@ -23,8 +26,33 @@ def _known_backend(name: str) -> str:
     return name
 
 
+def find_platform(name: str) -> Platform | LivePlatform:
+    """A profile under data/platforms, or a live platform under data/live.
+
+    Raises:
+        ConfigError: unknown name (the known ones are listed), or a field of the file is wrong.
+    """
+    return load_live_platform(name) if name in live_platform_names() else load_platform(name)
+
+
+def platform_for(backend: str, name: str | None, default: str) -> str:
+    """The platform to run on: the one named, else `default`, or the first live one for a live backend.
+
+    Raises:
+        ConfigError: that backend does not run on it.
+    """
+    own = live_platform_names() if backend == "cpu" else [*platform_names(), BOTH]
+    if not name:
+        return own[0] if backend == "cpu" else default
+    if name not in own:
+        find_platform(name)  # an unknown name is the better complaint
+        raise ConfigError(f"platform {name!r} is not for backend {backend!r}; it has: {', '.join(own)}")
+    return name
+
+
 def _known_platform(name: str) -> str:
-    load_platform(name)
+    if name:
+        find_platform(name)
     return name
 
 
@@ -63,9 +91,39 @@ Concurrencies = Annotated[
 
 
 class Parameters(Frozen):
-    """What every notebook takes: the engine."""
+    """What every notebook takes: the engine. `backends`: those that it can use."""
+
+    backends: ClassVar[tuple[str, ...]] = ("sim",)
 
     backend: AnyBackend = "sim"
+
+    def title(self, what: str) -> str:
+        """`what`, and where its numbers come from, with the scale of a live server."""
+        if self.backend == "cpu":
+            scale = load_live_platform(str(getattr(self, "platform", ""))).scale
+            return f"{what}: live CPU server, {MODEL}; scaled down: {scale}"
+        return f"{what}: {_ENGINES.get(self.backend, self.backend)}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fitting_platform(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """A live backend has platforms of its own: it replaces the notebook's default platform, and refuses others."""
+        backend, field = given.get("backend", "sim"), cls.model_fields.get("platform")
+        if field is None or backend == "sim":
+            return given
+        name = given.get("platform", field.default)
+        return given | {"platform": platform_for(str(backend), None if name == field.default else name, field.default)}
+
+    @model_validator(mode="after")
+    def _fitting_backend(self) -> Self:
+        if self.backend not in self.backends:
+            raise ConfigError(
+                f"this notebook does not run on backend {self.backend!r}, only on {', '.join(self.backends)}"
+            )
+        name = getattr(self, "platform", None)
+        if name is not None:
+            platform_for(self.backend, name, name)
+        return self
 
     @classmethod
     def check(cls, **given: Any) -> Self:
@@ -106,14 +164,22 @@ class RunParameters(Parameters):
     @property
     def why_not(self) -> str:
         """Why nothing of a run with these parameters is compared with the paper; "" when it is."""
+        if self.backend == "cpu":
+            return LIVE
         return f"scale {self.scale:g}: not the paper's workload" if self.scale < 1 else ""
 
 
 def provenance(platforms: tuple[str, ...]) -> pd.DataFrame:
-    """Each coefficient of the platforms, its value, and where it is from: fitted, measured or assumed."""
+    """Each coefficient of the platforms, its value, and where it is from: fitted, measured or assumed.
+
+    A live platform has no coefficients; what it declares is its scale.
+    """
     rows = []
     for name in platforms:
-        pl = load_platform(name)
+        pl = find_platform(name)
+        if isinstance(pl, LivePlatform):
+            rows += [(name, key, str(value), "declared: the scale") for key, value in pl.model_dump().items()]
+            continue
         values = pl.step_time.model_dump() | {
             "growth_tok": pl.inhouse_growth_tok,
             "output_tok": pl.inhouse_output_tok,

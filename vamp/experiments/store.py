@@ -28,12 +28,13 @@ import vamp
 from vamp import paths
 from vamp.errors import ConfigError, RunError
 from vamp.experiments.environment import environment, vllm_version
-from vamp.experiments.spec import RunSpec
+from vamp.experiments.spec import Backend, RunSpec
 from vamp.measure.records import RunResult
 from vamp.workloads import sha256_of
 
-CODE = ("config.py", "engine", "measure/records.py", "memory", "policy", "sim", "workloads")
-DATA = ("models", "platforms")
+_SHARED = ("config.py", "engine", "measure/records.py", "memory", "policy", "workloads")
+CODE = {"sim": (*_SHARED, "sim"), "cpu": (*_SHARED, "cli/serve.py", "live", "staging")}
+DATA = {"sim": ("models", "platforms"), "cpu": ("models", "live")}
 _HASH_CHARS = 32
 _SLOT_POLL_S = 0.1
 _REQUESTS, _TIMELINE, _DECISIONS, _PREEMPTIONS = (
@@ -67,11 +68,11 @@ def canonical(spec: RunSpec) -> dict[str, Any]:
     return values
 
 
-def code_digest() -> str:
-    """SHA-256 over names and contents of the source and data files that can change a result."""
+def code_digest(backend: Backend = "sim") -> str:
+    """SHA-256 over names and contents of the source and data files that can change a result of that engine."""
     package = Path(vamp.__file__).parent
     digest = hashlib.sha256(vllm_version().encode())
-    for base, names in ((package, CODE), (paths.data_dir(), DATA)):
+    for base, names in ((package, CODE[backend]), (paths.data_dir(), DATA[backend])):
         for path in sorted(_files(base, names)):
             digest.update(f"\0{path.relative_to(base).as_posix()}\0".encode())
             digest.update(path.read_bytes())

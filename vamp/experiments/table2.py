@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from vamp.experiments.parameters import OnePlatform, Parameters, Ratios
+from vamp.experiments import table2_live
+from vamp.experiments.parameters import LIVE, OnePlatform, Parameters, Ratios, find_platform
 from vamp.memory.geometry import GIB
 from vamp.report import results, theme
 from vamp.report.figures import hbm_bars
@@ -18,12 +19,16 @@ COVERS = ("table2.*", "setup.h100_expansion_*", "headline.kv_pool_expansion_max"
 
 
 class Params(Parameters):
+    backends = ("sim", "cpu")
+
     platform: OnePlatform = "h100_pcie_tp2"
     ratios: Ratios = (0.0, 15.0, 20.0)
 
 
 def expansion(p: Params) -> pd.DataFrame:
-    """One row per ratio: groups, reclaimed and total GiB per GPU, the factor, and blocks."""
+    """One row per ratio: groups, reclaimed and total GiB per GPU, the factor, and blocks; see `table2_live` for cpu."""
+    if p.backend == "cpu":
+        return table2_live.expansion(p.platform, p.ratios)
     pl = load_platform(p.platform)
     return pd.DataFrame([_row(pl, ratio) for ratio in p.ratios])
 
@@ -45,7 +50,9 @@ def _row(pl: Platform, ratio_pct: float) -> dict[str, object]:
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Table II beside the paper's."""
+    """Table II beside the paper's, or, of a live server, beside the plan."""
+    if "pool_blk_plan" in rows:
+        return table2_live.table(rows)
     paper = load_values()
     out = []
     for row in rows.to_dict("records"):
@@ -94,6 +101,8 @@ def measured(rows: pd.DataFrame, platform: str) -> list[Measured]:
 
 
 def figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
+    if p.backend == "cpu":
+        return _live_figure(p, rows)
     pl = load_platform(p.platform)
     experts_gib = pl.experts.weights_bytes / GIB
     rest_gib = pl.hbm_gib - experts_gib - pl.kv_pool_gib
@@ -115,6 +124,13 @@ def figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
     return theme.save_figure(fig, parts, notebook=NOTEBOOK, name="expansion", backend=p.backend)
 
 
+def _live_figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
+    parts = table2_live.parts(p.platform, rows)
+    heading = f"Table II's arithmetic in memory: {find_platform(p.platform).title}"
+    fig = hbm_bars(parts, heading=heading, where=theme.origin(p.backend, note="random weights"), unit="MiB")
+    return theme.save_figure(fig, parts, notebook=NOTEBOOK, name="expansion", backend=p.backend)
+
+
 def save(p: Params, rows: pd.DataFrame) -> results.Results:
     comparable = p.platform == "h100_pcie_tp2"
     return results.save(
@@ -124,5 +140,9 @@ def save(p: Params, rows: pd.DataFrame) -> results.Results:
         covers=COVERS,
         measured=measured(rows, p.platform) if comparable else [],
         summaries=rows,
-        why_not="an input here, or not asked for" if comparable else f"{p.platform} is not Table II's platform",
+        why_not=LIVE
+        if p.backend == "cpu"
+        else "an input here, or not asked for"
+        if comparable
+        else f"{p.platform} is not Table II's platform",
     )

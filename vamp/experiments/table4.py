@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 from vamp.errors import ConfigError
 from vamp.experiments.frames import find, group_rows, request_rows, run_rows
-from vamp.experiments.parameters import OnePlatform, Ratio, Repeats, RunParameters
+from vamp.experiments.parameters import OnePlatform, Ratio, Repeats, RunParameters, find_platform
 from vamp.experiments.spec import RunSpec, make_spec
 from vamp.measure.records import RunResult
 from vamp.measure.window import window_for
@@ -23,7 +23,6 @@ from vamp.report.tables import number, with_sd
 from vamp.report.theme import SavedFigure
 from vamp.report.values import paper_value
 from vamp.report.verdicts import Measured
-from vamp.sim.platforms import load_platform
 
 NOTEBOOK = "07_table4_replay"
 COVERS = ("table4.*", "headline.ttft_p90.*", "headline.request_throughput.change", "headline.tpot.change",
@@ -55,6 +54,8 @@ def _existing(path: str) -> str:
 
 class Params(RunParameters):
     """`trace`: a recorded trace instead of the stand-in. `sensitivity`: also vary each assumption by 20 %."""
+
+    backends = ("sim", "cpu")
 
     platform: OnePlatform = "h100_pcie_tp2"
     ratio: Ratio = PAPER_RATIO_PCT
@@ -141,7 +142,7 @@ def _systems(p: Params, cells: pd.DataFrame) -> tuple[dict[str, Any], dict[str, 
 
 def measured(p: Params, cells: pd.DataFrame) -> list[Measured]:
     """Values of Table IV and of the sentences that repeat them. A replay of something else measures none."""
-    if p.trace or p.scale < 1:
+    if p.trace or p.scale < 1 or p.backend == "cpu":
         return []
     base, own = _systems(p, cells)
     out = []
@@ -184,7 +185,7 @@ def is_stand_in(runs: Sequence[RunResult]) -> bool:
 
 
 def _where(p: Params, runs: Sequence[RunResult]) -> str:
-    note = "" if is_stand_in(runs) else str(runs[0].meta.get("label", ""))
+    note = "" if is_stand_in(runs) and p.backend == "sim" else str(runs[0].meta.get("label", ""))
     return theme.origin(p.backend, stand_in=is_stand_in(runs), scale=p.scale, note=note)
 
 
@@ -196,7 +197,7 @@ def cdf_figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -
         ttft = pd.to_numeric(timed["first_token_s"]) - timed["arrival_s"]
         parts.append(pd.DataFrame({"system": s.system, "seed": s.seed, "ttft_s": ttft.dropna()}))
     data = pd.concat(parts, ignore_index=True)
-    fig = ttft_cdf(data, heading=f"TTFT in the replay, {load_platform(p.platform).title}", where=_where(p, runs))
+    fig = ttft_cdf(data, heading=f"TTFT in the replay, {find_platform(p.platform).title}", where=_where(p, runs))
     return theme.save_figure(fig, data, notebook=NOTEBOOK, name="ttft_cdf", backend=p.backend)
 
 
@@ -218,7 +219,7 @@ def _binned(spec: RunSpec, run: RunResult) -> pd.DataFrame:
     last = line.groupby(edges).last()
     before = last[["hits_tok", "queries_tok"]].shift(fill_value=0)
     hits, queries = (last[c] - before[c] for c in ("hits_tok", "queries_tok"))
-    block_gib = load_platform(spec.platform).kv.block_bytes / GIB
+    block_gib = find_platform(spec.platform).kv.block_bytes / GIB
     return pd.DataFrame(
         {
             "system": spec.system,

@@ -7,11 +7,13 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vamp.experiments.progress import Board
     from vamp.experiments.spec import RunSpec
+    from vamp.measure.records import RunResult
 
 QUIET = {
     "OMP_NUM_THREADS": "1",
@@ -45,18 +47,30 @@ def execute(spec: RunSpec, row: int = 0) -> str:
     """
     from vamp.experiments.store import RunStore, code_digest, run_key
 
-    store, code = RunStore(), code_digest()
+    store, code = RunStore(), code_digest(spec.backend)
     key = run_key(spec, code)
     if _board is not None:
         _board.claim(row, os.getpid())
     with store.lock(key):
         if store.read(key) is None:
             with store.slot(_n_slots):
-                from vamp.sim.run import run_spec
-
-                result = run_spec(spec, progress=lambda done, total: _report(row, done, total))
+                result = _run(spec, lambda done, total: _report(row, done, total))
             store.write(spec, key, code, result)
     return str(store.path(key))
+
+
+def _run(spec: RunSpec, progress: Callable[[int, int], None]) -> RunResult:
+    """On the engine that the spec names; only that one is imported."""
+    if spec.backend == "cpu":
+        from vamp.live.run import run_live
+
+        try:
+            return run_live(spec, progress)
+        except SystemExit:  # SIGTERM, and the server is stopped: the executor would go on with the next run
+            os._exit(1)
+    from vamp.sim.run import run_spec
+
+    return run_spec(spec, progress)
 
 
 def _report(row: int, done: int, total: int) -> None:

@@ -27,7 +27,8 @@ class Summary:
             duration.
         hit_rate_pct: server counters over the window (the paper's); hit_rate_per_request_pct: cached over
             prompt tokens.
-        preemptions_per_1k: preemptions of the requests that arrived inside the window, per 1,000 of them.
+        preemptions_per_1k: preemptions of the requests that arrived inside the window, per 1,000 of them; of a live
+            server, which does not say whose they are, the preemptions inside the window.
         n_preemptions: all of the run.
         boundary_ratio_pct_mean: mean offloaded share of the experts, percent, full run.
         decisions: the controller's choices by plan, full run.
@@ -74,7 +75,7 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
         output_tokens_per_s=_per(hit_rate.counter_delta(result.timeline, "output_tok", win), win.duration_s),
         requests_per_s=_per(len(win.completed(result.requests)), win.duration_s),
         hit_rate_pct=hit_rate.counter_hit_rate_pct(result.timeline, win),
-        preemptions_per_1k=_per(1000.0 * float(inside["n_preemptions"].sum()), len(inside)),
+        preemptions_per_1k=_per(1000.0 * _n_preemptions(result, win), len(inside)),
         boundary_ratio_pct_mean=float(result.meta.get("boundary_ratio_pct_mean", math.nan)),
         hit_rate_per_request_pct=hit_rate.request_hit_rate_pct(inside),
         n_preemptions=len(result.preemption_s),
@@ -84,6 +85,12 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
         window_end_s=win.end_s,
         window_note=win.note,
     )
+
+
+def _n_preemptions(result: RunResult, win: Window) -> float:
+    if result.meta.get("preemptions_by") == "server":
+        return sum(win.start_s <= t_s <= win.end_s for t_s in result.preemption_s)
+    return float(win.arrived(result.requests)["n_preemptions"].sum())
 
 
 def _per(amount: float, denominator: float) -> float:

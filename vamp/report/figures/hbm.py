@@ -19,11 +19,12 @@ PARTS = {
 }
 
 
-def hbm_bars(parts: pd.DataFrame, *, heading: str, where: str) -> Figure:
+def hbm_bars(parts: pd.DataFrame, *, heading: str, where: str, unit: str = "GiB per GPU") -> Figure:
     """One bar per `bar`.
 
     Args:
         parts: columns bar, part (a key of PARTS) and gib.
+        unit: of the column gib.
     """
     table = parts.groupby(["bar", "part"], sort=False)["gib"].sum().unstack(fill_value=0)
     with theme.style():
@@ -36,7 +37,7 @@ def hbm_bars(parts: pd.DataFrame, *, heading: str, where: str) -> Figure:
             _annotate(ax, table[part], left, "white" if part == "expert weights" else "black")
             left = left + table[part]
         ax.invert_yaxis()
-        ax.set_xlabel("GiB per GPU")
+        ax.set_xlabel(unit)
         ax.grid(visible=False, axis="y")
         fig.legend(loc="outside lower center", ncols=2)
         theme.title(fig, heading, where)

@@ -1,0 +1,182 @@
+"""The backend `cpu` without a server: what it would start, what it makes of metrics, where it may be used."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.measure.conftest import request, result
+from vamp.errors import CapacityError, ConfigError
+from vamp.experiments import fig9, table1, table2, table2_live, table4
+from vamp.experiments.parameters import LIVE, platform_for, provenance
+from vamp.experiments.spec import RunSpec, make_spec
+from vamp.experiments.store import code_digest
+from vamp.live.platform import live_platform_names, load_live_platform
+from vamp.live.run import check_fits, live_command, live_environment, live_trace
+from vamp.live.watch import Watch
+from vamp.measure.summary import summarise
+from vamp.memory.geometry import GIB
+from vamp.workloads.client import Scrape
+from vamp.workloads.inhouse import inhouse
+from vamp.workloads.shrink import shrunk
+
+PLATFORM = load_live_platform("cpu_tiny_moe")
+
+
+def spec(ratio_pct: float = 0.0, **fields: object) -> RunSpec:
+    given = {"workload": {"kind": "inhouse", "concurrency": 4}, **fields}
+    return make_spec(backend="cpu", platform=PLATFORM.name, ratio_pct=ratio_pct, **given)
+
+
+def after(command: list[str], name: str) -> str:
+    assert command.count(name) == 1
+    return command[command.index(name) + 1]
+
+
+def test_platform_has_the_proportions_of_the_paper() -> None:
+    """Table II: 2.30x and 2.71x."""
+    assert PLATFORM.max_blk(0) == PLATFORM.base_blk
+    assert PLATFORM.max_blk(15) / PLATFORM.base_blk == pytest.approx(2.30, abs=0.05)
+    assert PLATFORM.max_blk(20) / PLATFORM.base_blk == pytest.approx(2.71, abs=0.05)
+    assert PLATFORM.kv.page_bytes == PLATFORM.kv.block_tok * 2 * 2 * 64 * 2  # key and value, 2 heads of 64, bf16
+    assert PLATFORM.kv_pool_gib * GIB == PLATFORM.base_blk * PLATFORM.kv.block_bytes
+    # One request must fit into the base pool, or the engine waits for ever.
+    assert PLATFORM.max_model_len <= (PLATFORM.base_blk - 1) * PLATFORM.kv.block_tok
+
+
+def test_unknown_live_platform_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match="'cpu_huge'; known: cpu_tiny_moe"):
+        load_live_platform("cpu_huge")
+
+
+@pytest.mark.parametrize("ratio", [0.0, 15.0])
+def test_command_says_what_the_spec_says(tmp_path, ratio) -> None:
+    command = live_command(spec(ratio, seed=3), PLATFORM, 4711, tmp_path / "d.jsonl")
+    assert after(command, "--port") == "4711" and after(command, "--seed") == "3"
+    assert after(command, "--num-gpu-blocks-override") == str(PLATFORM.base_blk)
+    assert json.loads(after(command, "--hf-overrides")) == PLATFORM.hf_overrides
+    assert "--no-scheduler-reserve-full-isl" in command
+    assert "--no-scheduler-reserve-full-isl" not in live_command(
+        spec(ratio, reserve_full_isl=True), PLATFORM, 1, tmp_path
+    )
+    assert ("--additional-config" in command) is bool(ratio)
+    if ratio:
+        vamp = json.loads(after(command, "--additional-config"))["vamp"]
+        assert (vamp["ratio_pct"], vamp["vmm_page_bytes"]) == (15, PLATFORM.expert_page_bytes)
+        assert vamp["decision_log"] == str(tmp_path / "d.jsonl")
+
+
+def test_the_server_does_not_inherit_a_simulating_workers_thread_limit(monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
+    env = live_environment()
+    assert "OMP_NUM_THREADS" not in env and "VLLM_LOGGING_LEVEL" not in env
+    assert env["VLLM_CPU_OMP_THREADS_BIND"] == "0" and env["HF_HUB_OFFLINE"] == "1"
+
+
+def test_workloads_fit_the_server_and_say_their_scale() -> None:
+    replay = live_trace(spec(workload={"kind": "replay"}), PLATFORM)
+    check_fits(replay, PLATFORM)
+    assert len(replay.sessions) == PLATFORM.replay.sessions and replay.stand_in
+    assert "12 sessions, lengths / 64, times / 200" in replay.label
+    inhouse_trace = live_trace(spec(), PLATFORM)
+    check_fits(inhouse_trace, PLATFORM)
+    assert "120 tokens a turn" in inhouse_trace.label
+    half = live_trace(spec(workload={"kind": "replay", "scale": 0.5}), PLATFORM)
+    assert len(half.sessions) == PLATFORM.replay.sessions // 2
+    with pytest.raises(CapacityError, match=f"context of {PLATFORM.max_model_len}"):
+        check_fits(
+            live_trace(spec(workload={"kind": "inhouse", "concurrency": 1, "growth_tok": 400}), PLATFORM), PLATFORM
+        )
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 70), st.integers(2, 60), st.integers(0, 9))
+def test_shrunk_sessions_keep_their_shape(divisor: int, growth_tok: int, seed: int) -> None:
+    full = inhouse(2, growth_tok, 1, seed)
+    small = shrunk(full, tok_divisor=divisor, time_divisor=2.0)
+    for was, now in zip(full.sessions, small.sessions, strict=True):
+        for n, (a, b) in enumerate(zip(was.turns, now.turns, strict=True)):
+            assert b.prompt_tok == math.ceil(a.prompt_tok / divisor) == len(now.tokens.prompt(n))
+            assert b.output_tok == math.ceil(a.output_tok / divisor) == len(now.tokens.output(n))
+            if n:  # every prompt extends the one before it
+                before = now.tokens.prompt(n - 1)
+                assert np.array_equal(now.tokens.prompt(n)[: len(before)], before)
+    firsts = [s.tokens.prompt(11) for s in small.sessions]
+    assert not np.array_equal(*firsts)  # and sessions stay different
+
+
+def scrape(running: int, usage: float, hits: int, preemptions: int, vamp: str = "") -> Scrape:
+    return Scrape.parse(
+        f"vllm:num_requests_running {running}\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc {usage}\n"
+        f"vllm:prefix_cache_queries_total {hits * 2}\nvllm:prefix_cache_hits_total {hits}\n"
+        f"vllm:num_preemptions_total {preemptions}\nvllm:generation_tokens_total 7\n{vamp}"
+    )
+
+
+def test_metrics_become_a_timeline() -> None:
+    watch = Watch("http://x", lambda: 0.0, 101)
+    grown = 'vamp_kv_blocks{kind="base"} 101\nvamp_kv_blocks{kind="added"} 100\nvamp_offloaded_groups 20\n'
+    watch.samples = [
+        (0.0, scrape(1, 0.5, 10, 3)),
+        (2.0, scrape(2, 0.25, 30, 5, grown)),
+        (3.0, scrape(0, 0, 30, 5, grown)),
+    ]
+    line = watch.timeline()
+    assert line["pool_blk"].tolist() == [101, 201, 201]
+    assert line["free_blk"].tolist() == [50, 150, 200]
+    assert line["hits_tok"].tolist() == [0, 20, 20] and line["queries_tok"].tolist() == [0, 40, 40]
+    assert line["uncached_free_blk"].isna().all()
+    assert watch.preemption_s() == [2.0, 2.0]
+    assert watch.groups_mean() == pytest.approx(20 * 1 / 3)
+
+
+def test_preemptions_of_a_server_are_counted_inside_the_window() -> None:
+    run = result([request("a", 0, 0.0, 1.0, 1.0), request("a", 1, 3.0, 1.0, 1.0)], preemptions_by="server")
+    run.preemption_s = [1.0, 2.0, 99.0]
+    assert summarise(run, spec()).preemptions_per_1k == pytest.approx(1000.0)
+    run.meta.clear()  # the negative control: the simulator's own count, which is 0 here
+    assert summarise(run, spec()).preemptions_per_1k == 0
+
+
+def test_a_live_backend_takes_its_own_platform() -> None:
+    live = table4.Params.check(backend="cpu", platform="h100_pcie_tp2")
+    assert live.platform == live_platform_names()[0] and live.why_not == LIVE
+    assert "live CPU server, tiny model, random weights" in live.title("Table IV") and "lengths / 64" in live.title("x")
+    assert "simulated" in table4.Params.check().title("Table IV")
+    assert table4.Params.check().platform == "h100_pcie_tp2"
+    assert fig9.Params.check(backend="cpu", platform="both").sweep(live.platform) == fig9.LIVE_SWEEP
+    assert set(provenance((live.platform,))["provenance"]) == {"declared: the scale"}
+    for params in (table4.Params, fig9.Params, table2.Params):
+        with pytest.raises(ConfigError, match="is not for backend 'cpu'"):
+            params.check(backend="cpu", platform="h200_nvl_tp4")
+    with pytest.raises(ConfigError, match="is not for backend 'sim'"):
+        table4.Params.check(platform=live.platform)
+    with pytest.raises(ConfigError, match="does not run on backend 'cpu'"):
+        table1.Params.check(backend="cpu")
+    with pytest.raises(ConfigError, match="unknown platform 'h300'"):
+        platform_for("cpu", "h300", "h100_pcie_tp2")
+
+
+def test_a_live_number_is_compared_with_nothing() -> None:
+    assert fig9.measured(fig9.Params.check(backend="cpu"), None) == []
+    assert table4.measured(table4.Params.check(backend="cpu"), None) == []
+
+
+def test_table2_has_the_servers_numbers_beside_the_plans() -> None:
+    run = result([request("a", 0, 0.0, 1.0, 1.0)], n_groups_max=30)
+    run.timeline = Watch("http://x", lambda: 0.0, 132).timeline().reindex([0]).assign(pool_blk=222.0)
+    row = table2_live._row(PLATFORM, 15.0, run)
+    assert (row["groups"], row["groups_plan"]) == (30, 57)
+    assert (row["pool_blk"], row["pool_blk_plan"]) == (222, 300)
+    assert table2.table(table2_live.pd.DataFrame([row])).loc[0, "plan"] == 300
+
+
+def test_each_engine_has_its_own_code() -> None:
+    assert code_digest("cpu") != code_digest("sim")

@@ -1,0 +1,1 @@
+"""A live server as a subprocess, replayed against and measured: the backend `cpu`."""
