@@ -14,16 +14,13 @@ import torch
 from numpy.typing import NDArray
 from vllm.model_executor.layers.fused_moe.cpu_fused_moe import CPUFusedMOE
 from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
-from vllm.model_executor.models.utils import extract_layer_index
 
+from vamp.engine.moe_layers import WEIGHTS
 from vamp.errors import ConfigError, GeometryError
 from vamp.memory.addresses import Addresses
 from vamp.memory.driver import VmmDriver
 from vamp.memory.region import bytes_at
 from vamp.staging.stager import ExpertIds
-
-WEIGHTS = ("w13_weight", "w2_weight")
-"""Gate-and-up and down: the order of `ExpertGeometry.tensor_bytes`."""
 
 
 class ExpertUse(Protocol):
@@ -31,22 +28,6 @@ class ExpertUse(Protocol):
 
     def before_experts(self, layer: int, experts: ExpertIds) -> None: ...
     def after_experts(self, layer: int) -> None: ...
-
-
-def moe_layers(static_forward_context: dict[str, Any], n_layers: int) -> list[MoERunner]:
-    """The model's MoE layers, first to last.
-
-    Raises:
-        GeometryError: there are not `n_layers`.
-        ConfigError: a layer's kernel keeps its weights elsewhere.
-    """
-    runners = [layer for layer in static_forward_context.values() if isinstance(layer, MoERunner)]
-    if len(runners) != n_layers:
-        raise GeometryError(f"the model has {len(runners)} MoE layers, its configuration {n_layers}; not supported")
-    runners.sort(key=lambda runner: extract_layer_index(runner.layer_name))
-    for runner in runners:
-        _kernel(runner)
-    return runners
 
 
 def weight_bytes(runner: MoERunner, tensor: int) -> NDArray[np.uint8]:
@@ -70,7 +51,7 @@ def move_weights(runner: MoERunner, layer: int, addresses: Addresses, driver: Vm
 def watch(runners: Sequence[MoERunner], use: ExpertUse) -> None:
     """Call `use` around every read of experts: after the router, right before and after the kernel."""
     for layer, runner in enumerate(runners):
-        kernel = _kernel(runner)
+        kernel = kernel_of(runner)
         kernel.forward_method = _watched(kernel.forward_method, layer, use)
 
 
@@ -85,7 +66,7 @@ def _watched(forward: Callable[..., Any], layer: int, use: ExpertUse) -> Callabl
     return watched
 
 
-def _kernel(runner: MoERunner) -> CPUFusedMOE:
+def kernel_of(runner: MoERunner) -> CPUFusedMOE:
     """Each layer has its own.
 
     Raises:

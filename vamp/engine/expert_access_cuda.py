@@ -15,15 +15,12 @@ import torch
 from vllm.model_executor.layers.fused_moe.experts.triton_moe import TritonExperts
 from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
 from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
-from vllm.model_executor.models.utils import extract_layer_index
 
+from vamp.engine.moe_layers import WEIGHTS
 from vamp.errors import ConfigError, GeometryError
 from vamp.memory.addresses import Addresses
 from vamp.memory.driver import VmmDriver
 from vamp.staging.cuda.copier import CudaCopier
-
-WEIGHTS = ("w13_weight", "w2_weight")
-"""Gate-and-up and down: the order of `ExpertGeometry.tensor_bytes`."""
 
 
 class ExpertUse(Protocol):
@@ -32,22 +29,6 @@ class ExpertUse(Protocol):
     def before_experts(self, layer: int, experts: Any) -> None: ...
     def before_down(self, layer: int) -> None: ...
     def after_experts(self, layer: int) -> None: ...
-
-
-def moe_layers(static_forward_context: dict[str, Any], n_layers: int) -> list[MoERunner]:
-    """The model's MoE layers, first to last.
-
-    Raises:
-        GeometryError: there are not `n_layers`.
-        ConfigError: a layer's kernels are others than those served here.
-    """
-    runners = [layer for layer in static_forward_context.values() if isinstance(layer, MoERunner)]
-    if len(runners) != n_layers:
-        raise GeometryError(f"the model has {len(runners)} MoE layers, its configuration {n_layers}; not supported")
-    runners.sort(key=lambda runner: extract_layer_index(runner.layer_name))
-    for runner in runners:
-        _kernels(runner)
-    return runners
 
 
 def move_layer(runner: MoERunner, layer: int, addresses: Addresses, driver: VmmDriver, copier: CudaCopier) -> None:
@@ -78,7 +59,7 @@ def watch(runners: Sequence[MoERunner], use: ExpertUse) -> None:
     for layer, runner in enumerate(runners):
         experts = runner.routed_experts
         experts.forward_modular = _watched(experts.forward_modular, layer, use)
-        kernels = _kernels(runner)
+        kernels = kernels_of(runner)
         kernels.activation = _announced(kernels.activation, layer, use)
 
 
@@ -103,7 +84,7 @@ def _announced(activation: Callable[..., Any], layer: int, use: ExpertUse) -> Ca
     return announced
 
 
-def _kernels(runner: MoERunner) -> TritonExperts:
+def kernels_of(runner: MoERunner) -> TritonExperts:
     """Each layer has its own.
 
     Raises:

@@ -10,6 +10,7 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 from vamp.config import VampConfig
 from vamp.engine import expert_access
 from vamp.engine.cpu_host import work_around_amx
+from vamp.engine.moe_layers import WEIGHTS, moe_layers
 from vamp.engine.worker_memory import RankMemory
 from vamp.engine.worker_mixin import VampWorkerMixin
 from vamp.memory.driver import VmmDriver
@@ -31,12 +32,14 @@ class VampCPUWorker(VampWorkerMixin, CPUWorker):
         super().__init__(vllm_config, *args, **kwargs)
 
     def _move_in(self, config: VampConfig, plan: PoolPlan) -> tuple[RankMemory, VmmDriver]:
-        runners = expert_access.moe_layers(self.compilation_config.static_forward_context, plan.experts.n_layers)
+        runners = moe_layers(
+            self.compilation_config.static_forward_context, plan.experts.n_layers, expert_access.kernel_of
+        )
         driver = MemfdDriver(config.vmm_page_bytes)
         remapper = Remapper(plan, driver, rank=self.rank)
         host = HostWeights(remapper.layout)
         for layer, runner in enumerate(runners):
-            for tensor in range(len(expert_access.WEIGHTS)):
+            for tensor in range(len(WEIGHTS)):
                 host.take(layer, tensor, expert_access.weight_bytes(runner, tensor))
             expert_access.move_weights(runner, layer, remapper.addresses, driver)
         copier = HostCopier(host, remapper.addresses, len(plan.experts.tensor_bytes))

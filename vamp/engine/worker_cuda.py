@@ -17,6 +17,7 @@ from vllm.v1.worker.gpu_worker import Worker
 from vamp.config import StagingMode, VampConfig
 from vamp.engine import expert_access_cuda as expert_access
 from vamp.engine.layout import served_experts
+from vamp.engine.moe_layers import moe_layers
 from vamp.engine.worker_memory import RankMemory, RankStats
 from vamp.engine.worker_mixin import VampWorkerMixin
 from vamp.errors import ConfigError
@@ -122,7 +123,9 @@ class VampCUDAWorker(VampWorkerMixin, Worker):
         return available - added_bytes(self._vamp_config, served_experts(self._vamp_config, self.vllm_config))
 
     def _move_in(self, config: VampConfig, plan: PoolPlan) -> tuple[RankMemory, VmmDriver]:
-        runners = expert_access.moe_layers(self.compilation_config.static_forward_context, plan.experts.n_layers)
+        runners = moe_layers(
+            self.compilation_config.static_forward_context, plan.experts.n_layers, expert_access.kernels_of
+        )
         device = self.device.index
         driver = CudaDriver(config.vmm_page_bytes, device)
         copier = CudaCopier(SpanLayout(plan), device)
