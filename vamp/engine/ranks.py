@@ -11,11 +11,16 @@ import sys
 from types import FrameType
 from typing import Any, Protocol
 
-from vamp.errors import InvariantError
+from vamp.errors import ConfigError, InvariantError
 from vamp.memory.vote import Ballot, Verdict, vote
 
-PREPARE, FINISH = "vamp_prepare", "vamp_finish"
+READY, PREPARE, FINISH = "vamp_ready", "vamp_prepare", "vamp_finish"
 """Methods of VAMP's workers."""
+
+_NOT_OURS = (
+    "the scheduler is VAMP's and the workers are not; pass --worker-cls vamp.engine.worker_cuda.VampCUDAWorker "
+    "(vamp.engine.worker.VampCPUWorker with the CPU build), or use vamp serve"
+)
 
 
 class Ranks(Protocol):
@@ -29,6 +34,19 @@ class ExecutorRanks:
     def __init__(self, executor: Any) -> None:
         self._executor = executor
         self._seq = 0
+
+    def check_ready(self) -> None:
+        """At start rather than at the first shortage, hours later.
+
+        Raises:
+            ConfigError: some worker is not VAMP's.
+        """
+        try:
+            ready = self._executor.collective_rpc(READY)
+        except Exception as err:  # what it is depends on the executor: the method is not there
+            raise ConfigError(f"{_NOT_OURS}: {err}") from err
+        if not all(ready):
+            raise ConfigError(f"{_NOT_OURS}: {ready.count(False)} of {len(ready)} serve without VAMP")
 
     def remap(self, n_groups: int) -> Verdict:
         """Raises:

@@ -31,6 +31,8 @@ class VampMixin:
     def _vamp_start(
         self, config: VampConfig, vllm_config: Any, clock: Clock, keep_decisions: bool, ranks: ExecutorRanks | None
     ) -> None:
+        if ranks:
+            ranks.check_ready()
         pool = VampBlockPool.adopt(self.kv_cache_manager.block_pool)
         plan = pool_plan(config, vllm_config, self.kv_cache_config, pool.num_gpu_blocks)
         log = DecisionLog(config.decision_log, keep=keep_decisions)

@@ -72,6 +72,10 @@ class VampWorkerMixin:
             self.vamp.begin_step(scheduler_output.total_num_scheduled_tokens)
         return super().execute_model(scheduler_output)  # type: ignore[misc]
 
+    def vamp_ready(self) -> bool:
+        """Whether this rank can remap."""
+        return self.vamp is not None
+
     def vamp_prepare(self, seq: int, n_groups: int) -> Ballot:
         """First half of a remap (see vamp.engine.ranks); this rank's ballot."""
         return self._memory().prepare(seq, n_groups)
