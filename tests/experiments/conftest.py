@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,21 @@ STUB = Path(__file__).parent / "stub"
 def interruptible() -> None:
     """For a child's `preexec_fn`: a test run in the background ignores Ctrl-C, and its children would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def start_python(
+    code: str, *argv: str, stderr: int = subprocess.PIPE, env: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """`python -c CODE ARGV...` in a session of its own, which Ctrl-C ends."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *argv],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+        preexec_fn=interruptible,
+    )
 
 
 @pytest.fixture
@@ -95,8 +112,8 @@ def printed(path):
     return "".join(o.get("text", "") for c in cells for o in c.get("outputs", []))
 
 
-def wait_until(condition):
-    end = time.monotonic() + DEADLINE_S
+def wait_until(condition, within_s=DEADLINE_S):
+    end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.05)

@@ -12,7 +12,7 @@ from vamp.experiments.ensure import ensure
 from vamp.experiments.progress import PROGRESS_FILE
 from vamp.measure.summary import summarise
 
-from .conftest import DEADLINE_S, alive, interruptible, spec, wait_until
+from .conftest import DEADLINE_S, alive, spec, start_python, wait_until
 from .stub_engine import BREAKS, DIES, HANGS, REFUSES, SLOW, SLOWER
 
 
@@ -27,14 +27,7 @@ from vamp.experiments.ensure import ensure
 if __name__ == "__main__":
     print([r.meta["seed"] for r in ensure([spec(s) for s in {seeds}], jobs={jobs}, report=lambda _: None)])
 """
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=interruptible,
-    )
+    return start_python(code)
 
 
 def temp_folders(runs):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.conftest import alive, interruptible, wait_until
+from tests.experiments.conftest import alive, start_python, wait_until
 from vamp.errors import ConfigError, RunError
 from vamp.live import server as module
 from vamp.live.server import HOST, check_port, free_port, reason, serving
@@ -109,14 +109,7 @@ with serving({fake.command!r}, os.environ, Path({str(fake.log)!r}), port={fake.p
     print("up", flush=True)
     time.sleep(600)
 """
-    owner = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        preexec_fn=interruptible,
-    )
+    owner = start_python(code, stderr=subprocess.DEVNULL)
     assert owner.stdout is not None and owner.stdout.readline() == "up\n"
     assert len(fake.survivors) == 2
     os.killpg(owner.pid, end)  # the whole group, as a terminal does

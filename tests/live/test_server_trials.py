@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.conftest import alive, interruptible, wait_until
+from tests.experiments.conftest import alive, start_python, wait_until
 from vamp.errors import ConfigError
 from vamp.experiments.progress import PROGRESS_FILE, read_progress
 from vamp.experiments.spec import make_spec
@@ -46,14 +45,11 @@ class Trial:
         temp.mkdir()
         self.mark = f"VAMP_RUNS={self.runs}".encode()
         self.sessions: set[int] = set()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "import sys; from vamp.cli import main; sys.exit(main())", "run", *argv],
+        self.process = start_python(
+            "import sys; from vamp.cli import main; sys.exit(main())",
+            "run",
+            *argv,
             env={**os.environ, "VAMP_RUNS": str(self.runs), PROGRESS_FILE: str(self.progress), "TMPDIR": str(temp)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            preexec_fn=interruptible,
         )
 
     def pids(self, title: str = "") -> list[int]:
@@ -79,7 +75,7 @@ class Trial:
         """Exit status, stdout, and the last line of stderr; nothing may be left a moment later."""
         out, err = self.process.communicate(timeout=START_S)
         assert "Traceback" not in err
-        wait_until(lambda: not self.pids())  # Python's own helper processes end when they notice
+        wait_until(lambda: not self.pids(), within_s=10)  # Python's own helper processes end when they notice
         wait_until(lambda: not _group_exists(self.process.pid))  # ended ones are collected by process 1
         assert list(self.runs.glob(".tmp-*")) == []
         return self.process.returncode, out, err.splitlines()[-1]

@@ -32,7 +32,7 @@ from vamp.experiments.spec import Backend, RunSpec
 from vamp.measure.records import RunResult
 from vamp.workloads import sha256_of
 
-_SHARED = ("config.py", "engine", "measure/records.py", "memory", "policy", "workloads")
+_SHARED = ("config.py", "engine", "measure/records.py", "memory", "policy", "profiles.py", "workloads")
 CODE = {"sim": (*_SHARED, "sim"), "cpu": (*_SHARED, "cli/serve.py", "live", "staging")}
 DATA = {"sim": ("models", "platforms"), "cpu": ("models", "live")}
 _HASH_CHARS = 32

@@ -8,14 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from vamp.config import Frozen, explain
+from vamp.config import Frozen
 from vamp.engine.layout import expert_geometry
-from vamp.errors import ConfigError
 from vamp.memory.geometry import GIB, MIB, ExpertGeometry, KvGeometry
 from vamp.paths import data_dir
+from vamp.profiles import load_profile, profile_names
 
 Count = Annotated[int, Field(ge=1)]
 MODEL = "tiny model, random weights"
@@ -109,21 +108,10 @@ class LivePlatform(Frozen):
 
 
 def live_platform_names() -> list[str]:
-    return sorted(path.stem for path in (data_dir() / "live").glob("*.yaml"))
+    return profile_names("live")
 
 
 @cache
 def load_live_platform(name: str) -> LivePlatform:
-    """The live platform of that name.
-
-    Raises:
-        ConfigError: unknown name (the known ones are listed), or a field of the file is wrong.
-    """
-    if name not in live_platform_names():
-        raise ConfigError(f"unknown live platform {name!r}; known: {', '.join(live_platform_names())}")
-    path = data_dir() / "live" / f"{name}.yaml"
-    try:
-        return LivePlatform.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (ValidationError, yaml.YAMLError) as err:
-        detail = explain(err, path.name) if isinstance(err, ValidationError) else str(err).replace("\n", " ")
-        raise ConfigError(f"data/live/{detail}") from None
+    """See `load_profile`."""
+    return load_profile("live", name, LivePlatform, "live platform")

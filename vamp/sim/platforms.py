@@ -8,14 +8,14 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from vamp.config import Frozen, explain
+from vamp.config import Frozen
 from vamp.engine.layout import expert_geometry
 from vamp.errors import ConfigError
 from vamp.memory.geometry import GIB, ExpertGeometry, KvGeometry
 from vamp.paths import data_dir
+from vamp.profiles import load_profile, profile_names
 from vamp.sim.step_time import StepTimeModel
 
 Positive = Annotated[float, Field(gt=0)]
@@ -118,25 +118,13 @@ def tp_bytes_per_tok(tp: int, n_layers: int, hidden_size: int, dtype_bytes: int 
 
 
 def platform_names() -> list[str]:
-    return sorted(p.stem for p in (data_dir() / "platforms").glob("*.yaml"))
+    return profile_names("platforms")
 
 
 @cache
 def load_platform(name: str) -> Platform:
-    """The profile of that name.
-
-    Raises:
-        ConfigError: unknown name (the known ones are listed), or a field of the file is wrong.
-    """
-    if name not in platform_names():
-        raise ConfigError(f"unknown platform {name!r}; known: {', '.join(platform_names())}")
-    path = data_dir() / "platforms" / f"{name}.yaml"
-    try:
-        raw = PlatformFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (ValidationError, yaml.YAMLError) as err:
-        detail = explain(err, path.name) if isinstance(err, ValidationError) else str(err).replace("\n", " ")
-        raise ConfigError(f"data/platforms/{detail}") from None
-    return build_platform(raw)
+    """See `load_profile`."""
+    return build_platform(load_profile("platforms", name, PlatformFile, "platform"))
 
 
 def build_platform(raw: PlatformFile) -> Platform:
