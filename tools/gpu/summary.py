@@ -33,7 +33,7 @@ def summarize(plain: dict[str, Any], again: dict[str, Any], vamp: dict[str, Any]
         for name, value in results.items():
             if isinstance(value, dict) and "error" in value:
                 lines.append(f"{system}: {name}: not measured: {value['error']}")
-    lines.append(f"answers {'equal' if equal else 'NOT equal'}")
+    lines.append(f"answers {'equal' if equal else 'NOT equal'}; {len(compared)} compared with plain vLLM")
     return {"equal": equal, "equality": rows, "ratios": ratios, "lines": lines}
 
 
