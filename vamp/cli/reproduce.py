@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from typer.core import TyperCommand
 
 from vamp.cli import checks, console
 from vamp.errors import ConfigError
-from vamp.experiments import notebooks
+from vamp.experiments import cluster, notebooks
 from vamp.experiments.environment import usable_cores
 from vamp.experiments.kernels import Job
 from vamp.experiments.notebooks import Outcome
@@ -59,6 +60,10 @@ def reproduce(
     backend: Annotated[str | None, typer.Option(help="Parameter backend: sim, or cpu, a live server here.")] = None,
     platform: Annotated[str | None, typer.Option(help="Parameter platform.")] = None,
     full: Annotated[bool, typer.Option("--full", help="As many runs of each configuration as the paper.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Runs go to this Ray cluster: auto, HOST:PORT or ray://HOST:PORT."),
+    ] = None,
     start_timeout: Annotated[int, typer.Option(help="Seconds for a kernel to start.")] = notebooks.START_TIMEOUT_S,
     cell_timeout: Annotated[int, typer.Option(help="Seconds for one cell.")] = notebooks.CELL_TIMEOUT_S,
 ) -> int:
@@ -81,12 +86,24 @@ def reproduce(
         start_timeout_s=start_timeout,
         cell_timeout_s=cell_timeout,
     )
+    if ray is not None:
+        _use_cluster(ray)
     outcomes = _run(planned, usable_cores() if jobs is None else jobs)
     console.out.print(_table(outcomes))
     for outcome in outcomes:
         if outcome.error:
             console.err.print(f"vamp: {outcome.stem}: {outcome.error}", markup=False)
     return 0 if all(outcome.state == "ran" for outcome in outcomes) else 1
+
+
+def _use_cluster(address: str) -> None:
+    """For the notebooks, which inherit the environment. Raises ConfigError: nothing answers there."""
+    with cluster.connected(address) as nodes:
+        has = nodes.resources
+    console.out.print(
+        f"runs go to the Ray cluster: {has.get('CPU', 0):g} cores, {has.get('GPU', 0):g} GPUs", markup=False
+    )
+    os.environ[cluster.ADDRESS] = address
 
 
 def _assignments(pairs: list[str]) -> dict[str, str]:

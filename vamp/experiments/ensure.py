@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from vamp.errors import ConfigError, RunError, VampError
-from vamp.experiments import worker
+from vamp.experiments import cluster, worker
 from vamp.experiments.environment import available_memory_bytes, usable_cores
 from vamp.experiments.progress import Board, Progress, describe, publish
 from vamp.experiments.spec import RunSpec
@@ -36,6 +36,8 @@ _POLL_S = 0.25
 
 Report = Callable[[str], None]
 OnProgress = Callable[[Progress], None]
+Rows = dict[Future[str], int]
+"""Runs under way, and which of the batch they are."""
 
 
 def ensure(
@@ -49,7 +51,8 @@ def ensure(
 
     Args:
         jobs: runs at a time, over all callers of this store; None takes `$VAMP_JOBS`, else as many as cores
-            and free memory allow. Live runs go one at a time whatever it says: they share the cores.
+            and free memory allow. Live runs go one at a time whatever it says: they share the cores. On a cluster
+            (`$VAMP_RAY` has its address) its nodes decide.
         report: receives one short line per finished run; None prints it.
         progress: called several times a second while runs are under way, besides `$VAMP_PROGRESS_FILE`.
 
@@ -99,23 +102,40 @@ class _Batch:
     def run(self, n_slots: int) -> list[RunResult]:
         self._show()
         if self._specs:
-            n_workers = min(n_slots, len(self._specs))
-            pool = ProcessPoolExecutor(
-                n_workers, self._context, initializer=worker.start, initargs=(self._board, n_slots)
-            )
-            crew: list[BaseProcess] = []
-            try:
-                self._work(pool, crew)
-            except BaseException:  # Ctrl-C too: nothing keeps running, nothing half-written stays
-                self._disband(pool, crew)
-                raise
-            pool.shutdown()
+            where = cluster.address()
+            if where:
+                self._run_on_cluster(where)
+            else:
+                self._run_here(n_slots)
         return [self._results[row] for row in range(len(self._specs))]
 
-    def _work(self, pool: ProcessPoolExecutor, crew: list[BaseProcess]) -> None:
-        with _sigint_ignored():
-            rows = {pool.submit(worker.execute, spec, row): row for row, spec in enumerate(self._specs)}
-            crew += pool._processes.values()  # the executor has no public way to its processes before 3.14
+    def _run_here(self, n_slots: int) -> None:
+        n_workers = min(n_slots, len(self._specs))
+        pool = ProcessPoolExecutor(n_workers, self._context, initializer=worker.start, initargs=(self._board, n_slots))
+        crew: list[BaseProcess] = []
+        try:
+            with _sigint_ignored():
+                rows = self._submit(pool, worker.execute)
+                crew += pool._processes.values()  # the executor has no public way to its processes before 3.14
+            self._work(rows, pool, crew)
+        except BaseException:  # Ctrl-C too: nothing keeps running, nothing half-written stays
+            self._disband(pool, crew)
+            raise
+        pool.shutdown()
+
+    def _run_on_cluster(self, where: str) -> None:
+        with cluster.connected(where) as nodes, cluster.threads(len(self._specs)) as pool:
+            try:
+                self._work(self._submit(pool, nodes.execute), pool, [])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                nodes.cancel()
+                raise
+
+    def _submit(self, pool: Executor, execute: Callable[[RunSpec, int], str]) -> Rows:
+        return {pool.submit(execute, spec, row): row for row, spec in enumerate(self._specs)}
+
+    def _work(self, rows: Rows, pool: Executor, crew: list[BaseProcess]) -> None:
         pending = set(rows)
         while pending:
             done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
@@ -123,7 +143,7 @@ class _Batch:
                 self._collect(rows[future], future, pool, crew)
             self._show()
 
-    def _collect(self, row: int, future: Future[str], pool: ProcessPoolExecutor, crew: list[BaseProcess]) -> None:
+    def _collect(self, row: int, future: Future[str], pool: Executor, crew: list[BaseProcess]) -> None:
         what = describe(self._specs[row])
         try:
             folder = Path(future.result())

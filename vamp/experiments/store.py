@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
+import tarfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -173,6 +175,29 @@ class RunStore:
         finally:
             shutil.rmtree(temp, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
+        return self.path(key)
+
+    def adopt(self, key: str, packed: bytes) -> Path:
+        """Take over a run that another machine made: its folder as a gzipped tar. Call it with the lock held.
+
+        Raises:
+            RunError: it arrived damaged, or cannot be written; nothing is left behind.
+        """
+        temp = RunStore(self.root / f".tmp-{key}-{os.getpid()}")
+        try:
+            temp.path(key).mkdir(parents=True)
+            with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+                archive.extractall(temp.path(key), filter="data")
+            if temp.read(key) is None:
+                raise RunError(f"run {key} arrived damaged from another machine; run it again")
+            shutil.rmtree(self.path(key), ignore_errors=True)
+            temp.path(key).replace(self.path(key))
+        except tarfile.TarError as err:
+            raise RunError(f"run {key} arrived damaged from another machine ({err}); run it again") from None
+        except OSError as err:
+            raise self._cannot_write(err) from None
+        finally:
+            shutil.rmtree(temp.root, ignore_errors=True)
         return self.path(key)
 
     def sweep(self, pid: int) -> None:
