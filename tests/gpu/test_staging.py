@@ -64,7 +64,7 @@ def test_routed_staging_brings_nothing_else(rig: Rig) -> None:
     shards = rig.remapper.offloaded(1)
     import torch
 
-    only = torch.tensor([shards.first], device="cuda", dtype=torch.int32)
+    only = torch.tensor([[shards.first]], device="cuda", dtype=torch.int32)
     rig.routed.before_experts(1, only)
     assert rig.shards_right(1, [shards.first])
     assert not rig.shards_right(1, [shards.first + 1])

@@ -36,7 +36,7 @@ def routed_rows(rig: Rig, layer: int) -> list[dict[str, float]]:
     bulk = bulk_gb_per_s(rig, layer)
     rows = []
     for n in sorted({n for n in (1, 2, 4, 8, 16, 32, 64, n_offloaded) if n <= n_offloaded}):
-        ids = (shards.first + torch.randperm(n_offloaded, device="cuda")[:n]).to(torch.int32)
+        ids = (shards.first + torch.randperm(n_offloaded, device="cuda")[:n]).to(torch.int32)[None]
         ms = event_ms(lambda ids=ids: rig.routed.before_experts(layer, ids))  # type: ignore[misc]
         gb_per_s = n * size / ms / 1e6
         rows.append({"experts": n, "us": ms * 1e3, "gb_per_s": gb_per_s, "over_bulk": bulk / gb_per_s})
@@ -45,7 +45,7 @@ def routed_rows(rig: Rig, layer: int) -> list[dict[str, float]]:
 
 def idle_us(rig: Rig, layer: int, n_ids: int) -> float:
     """One launch in a CUDA graph while nothing is offloaded, microseconds: what an empty kernel costs."""
-    ids = torch.zeros(n_ids, device="cuda", dtype=torch.int32)
+    ids = torch.zeros((n_ids, 1), device="cuda", dtype=torch.int32)
     rig.routed.before_experts(layer, ids)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
