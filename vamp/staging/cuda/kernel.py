@@ -90,3 +90,7 @@ def stage_selected(
             _copy_shard(gate_source, gate_target, slot, GATE_WORDS, BLOCK)
             _copy_shard(down_source, down_target, slot, DOWN_WORDS, BLOCK)
             slot = tl.min(tl.where((selected > 0) & (slots > slot), slots, SLOTS))
+
+
+NAME: str = stage_selected.__name__
+"""What the driver calls the kernel."""
