@@ -2,8 +2,7 @@
 
 Plain vLLM, plain vLLM in a second process, VAMP: one engine start each; boundary and staging mode move live. Every
 phase prints one line; one that fails does not stop the others. Writes plain.json, again.json, vamp.json, summary.json
-and logs. Exit status 0 if all phases ran, the answers are equal wherever plain vLLM repeats itself, and no memory of the
-device was lost.
+and logs. Exit status 0 if all phases ran, answers are equal wherever plain vLLM repeats itself, and no memory was lost.
 """
 
 from __future__ import annotations
