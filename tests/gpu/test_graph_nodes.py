@@ -34,6 +34,7 @@ def capture(rig: Rig, switch: NodeSwitch) -> tuple[torch.cuda.CUDAGraph, torch.T
     import torch
 
     ids, count = some_ids(), torch.zeros(1, device="cuda")
+    count.add_(0)  # kernels are loaded at their first launch, which capture does not like
     for layer in LAYERS:
         rig.routed.before_experts(layer, ids)
     with switch.capturing():

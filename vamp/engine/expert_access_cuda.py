@@ -106,7 +106,7 @@ def kernels_of(runner: MoERunner) -> TritonExperts:
     if not isinstance(method, UnquantizedFusedMoEMethod | Fp8MoEMethod) or type(kernels) is not TritonExperts:
         raise ConfigError(
             f"{runner.layer_name} uses {type(method).__name__} with {type(kernels).__name__}; VAMP serves unquantized "
-            "and FP8 checkpoints with vLLM's Triton kernels on CUDA: pass --moe-backend triton, or --ratio 0"
+            "and FP8 (quant_method fp8) checkpoints with vLLM's Triton kernels: pass --moe-backend triton, or --ratio 0"
         )
     return kernels
 

@@ -139,9 +139,11 @@ def _kernel_name(node: Any, names: dict[int, bytes]) -> bytes:
     """Empty for what is no kernel, or a kernel without a name that the driver tells."""
     if checked("graph node", cu.cuGraphNodeGetType(node)) != cu.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
         return b""
-    function = checked("graph node", cu.cuGraphKernelNodeGetParams(node)).func
-    key = int(function)
+    error, params = cu.cuGraphKernelNodeGetParams(node)
+    if error != cu.CUresult.CUDA_SUCCESS:
+        return b""
+    key = int(params.func)
     if key not in names:
-        error, name = cu.cuFuncGetName(function)
+        error, name = cu.cuFuncGetName(params.func)
         names[key] = name if error == cu.CUresult.CUDA_SUCCESS else b""
     return names[key]
