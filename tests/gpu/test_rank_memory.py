@@ -158,3 +158,22 @@ def test_rows_that_pad_a_graph_are_staged_only_if_they_must(
     n_staged = min(3, n_rows) if real_rows_only else n_rows
     assert memory.routed.staged_shards()[layer] == n_staged
     assert rig.shards_right(layer, list(range(shards.first, shards.first + n_staged)))
+
+
+def fresh_shards(rig: Rig, layer: int, tensor: int) -> bool:
+    """Whether some offloaded shard reads as a buffer that was never filled: bytes of 0xFF, which is NaN."""
+    shards = rig.remapper.offloaded(layer)
+    words = rig.weights(layer, tensor)[shards.first : shards.last]
+    return bool((words == -1).all(dim=1).any())
+
+
+def test_what_nobody_staged_is_no_nan(rig: Rig, memory: CudaRankMemory) -> None:
+    """A row that pads a graph reads it, and the next layer's router must be able to rank what comes out."""
+    grow(memory, 1, rig.remapper.layout.plan.limit_groups)
+    memory.leave()
+    n_layers = rig.remapper.layout.plan.experts.n_layers
+    assert not any(fresh_shards(rig, layer, tensor) for layer in range(1, n_layers) for tensor in range(2))
+    first = rig.remapper.offloaded(1).first
+    region = rig.remapper.addresses.staging(1, 0, first, first + 1)
+    rig.driver.fill(region.address, region.nbytes, 0xFF)
+    assert fresh_shards(rig, 1, 0)

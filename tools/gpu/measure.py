@@ -46,7 +46,7 @@ def routed_rows(rig: Rig, layer: int) -> list[dict[str, float]]:
 
 
 def idle_us(rig: Rig, layer: int, n_ids: int, enabled: bool = True) -> float:
-    """One launch in a CUDA graph while nothing is offloaded, microseconds: the cost of an empty kernel, or a disabled one.
+    """A launch in a CUDA graph while nothing is offloaded, microseconds: an empty kernel, or a disabled one.
 
     Args:
         enabled: False switches the graph's nodes off.

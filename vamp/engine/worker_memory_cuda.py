@@ -26,6 +26,7 @@ from vamp.config import StagingMode
 from vamp.engine.worker_memory import RankMemory, RankStats
 from vamp.memory.driver import VmmDriver
 from vamp.memory.remapper import Remapper
+from vamp.memory.spans import N_STAGING_BUFFERS, ShardRange
 from vamp.memory.vote import Ballot, Verdict
 from vamp.staging.choose import Mode
 from vamp.staging.cuda.copier import CudaCopier
@@ -71,6 +72,8 @@ class CudaRankMemory(RankMemory):
         self._graph_tok, self._serving = graph_tok, False
         self._finished = torch.cuda.Event()
         costs = measure_costs(remapper, copier, self.routed, driver)
+        if real_rows_only:
+            _fill_staging_buffers(remapper, copier)
         super().__init__(remapper, copier, self._cuda_stagers, mode=mode, top_k=top_k, costs=costs)
         self._follow()
 
@@ -154,3 +157,14 @@ class CudaRankMemory(RankMemory):
     def close(self) -> None:
         self.leave()
         super().close()
+
+
+def _fill_staging_buffers(remapper: Remapper, copier: CudaCopier) -> None:
+    """With weights of some layer: what a row that pads a graph chose is not staged, so it reads what is there.
+
+    NaN, which a fresh buffer holds, would go on to the router of the next layer, and no router ranks NaN.
+    """
+    experts = remapper.layout.plan.experts
+    for layer in range(experts.n_layers - min(N_STAGING_BUFFERS, experts.eligible_layers), experts.n_layers):
+        copier.stage(ShardRange(layer, copier.kept_from(layer), experts.n_shards))
+    copier.bulk_bytes = 0
