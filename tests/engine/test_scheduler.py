@@ -286,3 +286,20 @@ def test_a_dense_model_is_refused() -> None:
         expert_geometry(
             SimpleNamespace(num_experts=4, moe_intermediate_size=100, hidden_size=64, num_hidden_layers=2), 3
         )
+
+
+def test_fp8_experts_have_one_byte_an_element() -> None:
+    from vamp.config import VampConfig
+    from vamp.engine.layout import served_experts
+
+    hf = SimpleNamespace(num_experts=512, moe_intermediate_size=256, hidden_size=2048, num_hidden_layers=48)
+    model = SimpleNamespace(hf_text_config=hf, dtype=SimpleNamespace(itemsize=2))
+    parallel = SimpleNamespace(tensor_parallel_size=1)
+
+    def served(quant_config: object) -> tuple[int, ...]:
+        vllm_config = SimpleNamespace(model_config=model, parallel_config=parallel, quant_config=quant_config)
+        return served_experts(VampConfig(ratio_pct=15), vllm_config).tensor_bytes
+
+    assert served(None) == (2 * 2**20, 2**20)
+    assert served(SimpleNamespace(get_name=lambda: "fp8")) == (2**20, 2**19)
+    assert served(SimpleNamespace(get_name=lambda: "awq")) == (2 * 2**20, 2**20)

@@ -64,8 +64,40 @@ def test_routed_staging_brings_nothing_else(rig: Rig) -> None:
     shards = rig.remapper.offloaded(1)
     import torch
 
-    only = torch.tensor([shards.first], device="cuda", dtype=torch.int32)
+    only = torch.tensor([[shards.first]], device="cuda", dtype=torch.int32)
     rig.routed.before_experts(1, only)
+    assert rig.shards_right(1, [shards.first])
+    assert not rig.shards_right(1, [shards.first + 1])
+
+
+@pytest.mark.parametrize("n_tok", [0, 1, 33, 40, 2**31 - 1])
+def test_a_graph_stages_what_its_real_rows_chose(rig: Rig, n_tok: int) -> None:
+    """Captured once for 40 tokens of 5 experts each, replayed with fewer tokens."""
+    import torch
+
+    grow(rig)
+    ids = chosen(rig, 1, 200).view(40, 5)
+    rig.routed.before_experts(1, ids)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        rig.routed.before_experts(1, ids)
+    first = rig.remapper.offloaded(1).first
+    rig.routed.forget_counts()
+    rig.routed.stage_tokens(n_tok)
+    graph.replay()
+    selected = sorted(set(ids[:n_tok].flatten().tolist()))
+    assert rig.routed.staged_shards()[1] == sum(shard >= first for shard in selected)
+    assert rig.shards_right(1, selected)
+
+
+def test_rows_that_do_not_count_stay_as_they_were(rig: Rig) -> None:
+    import torch
+
+    grow(rig)
+    shards = rig.remapper.offloaded(1)
+    ids = torch.tensor([[shards.first], [shards.first + 1]], device="cuda", dtype=torch.int32)
+    rig.routed.stage_tokens(1)
+    rig.routed.before_experts(1, ids)
     assert rig.shards_right(1, [shards.first])
     assert not rig.shards_right(1, [shards.first + 1])
 

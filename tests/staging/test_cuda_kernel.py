@@ -18,19 +18,24 @@ import torch
 from vamp.staging.cuda import kernel
 
 E, KEPT, GATE, DOWN = 20, 8, 2 * kernel.BLOCK_WORDS + 512, kernel.BLOCK_WORDS
-broken = sys.argv[1:] == ["broken"]
-for n_ids, first in ((10, 12), (50, 8), (100, 20), (3, 12), (33, 19), (1, 8)):
+ALL = 2**31 - 1
+broken, all_rows = (sys.argv[1:] == [name] for name in ("broken", "all rows"))
+for n_ids, top_k, n_tok, first in (
+    (10, 1, ALL, 12), (50, 10, ALL, 8), (100, 10, ALL, 20), (3, 3, 1, 12), (33, 1, 33, 19), (1, 1, ALL, 8),
+    (50, 10, 4, 8), (120, 3, 11, 12), (50, 5, 0, 8),
+):
     torch.manual_seed(n_ids)
     host = [torch.randint(-9, 9, (E - KEPT, n)) for n in (GATE, DOWN)]
     device = [torch.full((E, n), 99) for n in (GATE, DOWN)]
     ids = torch.randint(-1, E, (n_ids,), dtype=torch.int32)
     state = torch.tensor([first, 0, 0, 0], dtype=torch.int32)
+    rows = torch.tensor([ALL if all_rows else n_tok], dtype=torch.int32)
     kernel.stage_selected[(kernel.PROGRAMS,)](
-        ids, n_ids, state, host[0].data_ptr(), device[0][KEPT].data_ptr(), host[1].data_ptr(),
+        ids, n_ids, top_k, rows, state, host[0].data_ptr(), device[0][KEPT].data_ptr(), host[1].data_ptr(),
         device[1][KEPT].data_ptr(), KEPT_FROM=KEPT, N_EXPERTS=E, SLOTS=16, GATE_WORDS=GATE, DOWN_WORDS=DOWN,
         IDS=kernel.IDS, BLOCK=kernel.BLOCK_WORDS, num_warps=kernel.WARPS,
     )
-    selected = {int(i) for i in ids if i >= first}
+    selected = {int(i) for i in ids[: n_tok * top_k] if i >= first}
     if broken:
         selected = set(range(first, E)) - selected
     for expert in range(E):
@@ -54,3 +59,7 @@ def test_it_copies_the_selected_offloaded_experts_and_no_others() -> None:
 
 def test_the_comparison_can_fail() -> None:
     assert "AssertionError" in run("broken").stderr
+
+
+def test_rows_that_do_not_count_are_noticed_when_staged() -> None:
+    assert "AssertionError" in run("all rows").stderr

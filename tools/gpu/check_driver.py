@@ -39,6 +39,7 @@ def table(costs: dict[str, Any]) -> str:
         f"copy engine: whole region {costs['bulk_gb_per_s']:.1f} GB/s, one expert {costs['bulk_one_expert_us']:.0f} us",
     ]
     lines += [f"routed, nothing offloaded, {n} ids: {us:.2f} us a launch" for n, us in costs["idle_us"].items()]
+    lines.append(f"the same, disabled in the graph: {costs['disabled_us']:.2f} us a launch")
     lines += [
         f"routed, {row['experts']:3.0f} experts: {row['us']:8.1f} us {row['gb_per_s']:5.1f} GB/s, "
         f"{row['over_bulk']:.2f}x the copy engine"

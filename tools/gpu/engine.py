@@ -225,6 +225,7 @@ class Engine:
         controller = self.scheduler.vamp
         if not controller.restore(0) or (groups and not controller._move(groups)):
             raise RuntimeError(f"the boundary could not be moved to {groups} groups")
+        self.memory.leave()  # now, and not in the next forward pass
 
     def groups_at(self, ratio_pct: float) -> int:
         groups: int = self.memory.remapper.layout.plan.experts.max_groups(ratio_pct)

@@ -2,7 +2,7 @@
 
 Plain vLLM, plain vLLM in a second process, VAMP: one engine start each; boundary and staging mode move live. Every
 phase prints one line; one that fails does not stop the others. Writes plain.json, again.json, vamp.json, summary.json
-and logs. Exit status 0 if all phases ran and the answers are equal wherever plain vLLM repeats itself.
+and logs. Exit status 0 if all phases ran, answers are equal wherever plain vLLM repeats itself, and no memory was lost.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -39,7 +40,7 @@ def run_system(options: argparse.Namespace) -> int:
     print(f"{options.child}: up in {results['start_s']:.1f} s", flush=True)
     failed = 0
     for name, phase in SYSTEMS[options.child].items():
-        if options.only and not any(part in name for part in options.only):
+        if options.only and not any(re.search(part, name) for part in options.only):
             continue
         started = time.perf_counter()
         try:
@@ -79,7 +80,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=1288, help="KV blocks at start (1288 are 8.02 GiB at full depth)")
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.7)
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="all by default")
-    parser.add_argument("--only", action="append", help="phases whose name contains this; repeatable")
+    parser.add_argument("--only", action="append", help="phases whose name matches this; repeatable")
     parser.add_argument("--child", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -92,7 +93,7 @@ def main() -> int:
         summary = summarize(found["plain"], found["again"], found["vamp"])
         _write(options.out / "summary.json", summary)
         print("\n".join(summary["lines"]), flush=True)
-        status = status or int(not summary["equal"])
+        status = status or int(not (summary["equal"] and summary["steady"]))
     return status
 
 

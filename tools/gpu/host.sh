@@ -3,9 +3,10 @@
 #
 #   tools/gpu/host.sh OUT STEP...
 #
-# STEP is one of: driver tests memcheck equal12 equal48 tokens48 plain_cliff vamp_cliff save. Every step writes its log and its
-# JSON to OUT and prints a short tail; a step that fails does not stop the others. Packed Python packages are taken from
-# .gpu/up.sh, compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
+# STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff save. `idle` is what VAMP
+# costs with nothing offloaded, growth, padded graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every
+# step writes its log and its JSON to OUT and prints a short tail; a step that fails does not stop the others. Packed Python
+# packages are taken from .gpu/up.sh, compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
 set -uo pipefail
 OUT=$1
 shift
@@ -36,6 +37,11 @@ for wanted in "$@"; do
     equal48) step equal48 60 590 python3 -m tools.gpu.engine_check --model $MODEL --out "$OUT/equal48" ;;
     tokens48) step tokens48 60 400 python3 -m tools.gpu.engine_check --model $MODEL --only tokens --only warm --only costs \
       --only growth --only "decode, nothing" --out "$OUT/tokens48" ;;
+    idle) step idle 60 590 python3 -m tools.gpu.engine_check --model $MODEL --only '^warm up$' --only '^costs$' \
+      --only '^tokens$' --only '^decode$' --only 'nothing offloaded$' --only 'nothing staged' --only 'padded' --only '^growth' \
+      --only 'soak' --out "$OUT/idle" ;;
+    fp8) step fp8 60 560 env VLLM_USE_DEEP_GEMM=0 VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER=0 \
+      python3 -m tools.gpu.engine_check --model $MODEL-fp8 --depth 12 --out "$OUT/fp8" ;;
     plain_cliff | vamp_cliff)
       step "$wanted" 12 400 python3 -m tools.gpu.cliff --model $MODEL --system "${wanted%_cliff}" --out "$OUT/$wanted.json" ;;
     save) tar -C ~ -cJf - .cache/vllm .triton 2>/dev/null | split -b 15M - "$OUT/caches." && du -ch "$OUT"/caches.* | tail -1 ;;

@@ -11,6 +11,8 @@ import torch
 
 from tools.gpu.rig import Rig
 from vamp.memory.spans import ShardRange
+from vamp.staging.cuda.graph_nodes import NodeSwitch
+from vamp.staging.cuda.kernel import NAME
 from vamp.staging.cuda.measure import event_s
 
 LAYERS = 47
@@ -36,22 +38,29 @@ def routed_rows(rig: Rig, layer: int) -> list[dict[str, float]]:
     bulk = bulk_gb_per_s(rig, layer)
     rows = []
     for n in sorted({n for n in (1, 2, 4, 8, 16, 32, 64, n_offloaded) if n <= n_offloaded}):
-        ids = (shards.first + torch.randperm(n_offloaded, device="cuda")[:n]).to(torch.int32)
+        ids = (shards.first + torch.randperm(n_offloaded, device="cuda")[:n]).to(torch.int32)[None]
         ms = event_ms(lambda ids=ids: rig.routed.before_experts(layer, ids))  # type: ignore[misc]
         gb_per_s = n * size / ms / 1e6
         rows.append({"experts": n, "us": ms * 1e3, "gb_per_s": gb_per_s, "over_bulk": bulk / gb_per_s})
     return rows
 
 
-def idle_us(rig: Rig, layer: int, n_ids: int) -> float:
-    """One launch in a CUDA graph while nothing is offloaded, microseconds: what an empty kernel costs."""
-    ids = torch.zeros(n_ids, device="cuda", dtype=torch.int32)
+def idle_us(rig: Rig, layer: int, n_ids: int, enabled: bool = True) -> float:
+    """A launch in a CUDA graph while nothing is offloaded, microseconds: an empty kernel, or a disabled one.
+
+    Args:
+        enabled: False switches the graph's nodes off.
+    """
+    ids = torch.zeros((n_ids, 1), device="cuda", dtype=torch.int32)
     rig.routed.before_experts(layer, ids)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
+    switch = NodeSwitch(NAME)
+    with switch.capturing():
+        graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(LAYERS):
             rig.routed.before_experts(layer, ids)
+    switch.enabled = enabled
     return event_ms(graph.replay) * 1e3 / LAYERS
 
 
@@ -72,6 +81,7 @@ def all_costs(rig: Rig) -> dict[str, Any]:
     plan = rig.remapper.layout.plan
     layer = plan.experts.resident_layers
     result: dict[str, Any] = {"idle_us": {n: idle_us(rig, layer, n) for n in (10, 640, 1280)}}
+    result["disabled_us"] = idle_us(rig, layer, 10, enabled=False)
     result["remap_ms"] = {n: remap_ms(rig, n) for n in (4, 16, plan.limit_groups)}
     rig.remap(plan.limit_groups)
     result["bulk_gb_per_s"] = bulk_gb_per_s(rig, layer)

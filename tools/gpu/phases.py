@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tools.gpu.engine import Engine, intervals_ms, prompt
@@ -13,6 +13,8 @@ from tools.gpu.engine import Engine, intervals_ms, prompt
 Phase = Callable[[Engine], Any]
 
 EQUAL_N = (1, 8, 32)
+PADDED_N = 33
+"""Requests whose decode steps run in the graph for 40."""
 DECODE_N = (1, 8, 32, 64)
 RATIOS_PCT = (15.0, 25.0)
 TIMED_PCT = 15.0
@@ -24,9 +26,13 @@ FREE_BLK = 4
 """Left of the pool when it shall grow on demand."""
 
 
-def equality(engine: Engine) -> dict[str, Any]:
-    """Answers of 1, 8 and 32 requests."""
-    return {str(n): engine.tokens(prompts(n), OUT_TOK) for n in EQUAL_N}
+def equality(engine: Engine, requests: Sequence[int] = EQUAL_N) -> dict[str, Any]:
+    """Answers of so many requests."""
+    return {str(n): engine.tokens(prompts(n), OUT_TOK) for n in requests}
+
+
+def equality_and_padded(engine: Engine) -> dict[str, Any]:
+    return equality(engine, (*EQUAL_N, PADDED_N))
 
 
 def prompts(n: int) -> list[dict[str, list[int]]]:
@@ -59,14 +65,14 @@ def prefill(engine: Engine) -> list[dict[str, Any]]:
 
 PLAIN: dict[str, Phase] = {
     "warm up": warm_up,
-    "tokens": equality,
+    "tokens": equality_and_padded,
     "tokens again": equality,
     "decode": decode,
     "prefill": prefill,
 }
 
 
-AGAIN: dict[str, Phase] = {"warm up": warm_up, "tokens": equality}
+AGAIN: dict[str, Phase] = {"warm up": warm_up, "tokens": equality_and_padded}
 """Plain vLLM in a second process, which may choose other kernels than the first."""
 
 
@@ -131,33 +137,48 @@ def broken(engine: Engine) -> dict[str, Any]:
 
 def routed_decode(engine: Engine) -> list[dict[str, Any]]:
     """Decode steps with experts staged as they are selected: time, and offloaded experts per layer and step."""
-    rows: list[dict[str, Any]] = []
-    routed = engine.memory.routed
     engine.offload(engine.groups_at(TIMED_PCT))
-    plan = engine.memory.remapper.layout.plan
-    for n in DECODE_N:
-        counted = False
-
-        def count(full: int) -> None:
-            nonlocal counted
-            if full >= 4 and not counted:  # all prompts are done
-                routed.forget_counts()
-                counted = True
-
-        steps = engine.drive([prompt(512, 1000 * n + i) for i in range(n)], 64, count)
-        times = intervals_ms(steps, n)[8:-2]
-        per_layer = [s / m for s, m in zip(routed.staged_shards(), routed.launches(), strict=True) if m]
-        rows.append(
-            {
-                "n": n,
-                "median_ms": statistics.median(times),
-                "mean_ms": statistics.mean(times),
-                "experts_per_layer": statistics.mean(per_layer),
-                "step_bytes": sum(per_layer) * plan.experts.shard_bytes,
-            }
-        )
+    rows = [_routed_row(engine, n) for n in DECODE_N]
     engine.offload(0)
     return rows
+
+
+def _routed_row(engine: Engine, n: int) -> dict[str, Any]:
+    routed, experts = engine.memory.routed, engine.memory.remapper.layout.plan.experts
+    counted = False
+
+    def count(full: int) -> None:
+        nonlocal counted
+        if full >= 4 and not counted:  # all prompts are done
+            routed.forget_counts()
+            counted = True
+
+    steps = engine.drive([prompt(512, 1000 * n + i) for i in range(n)], 64, count)
+    times = intervals_ms(steps, n)[8:-2]
+    per_layer = [s / m for s, m in zip(routed.staged_shards(), routed.launches(), strict=True) if m]
+    return {
+        "n": n,
+        "median_ms": statistics.median(times),
+        "mean_ms": statistics.mean(times),
+        "experts_per_layer": statistics.mean(per_layer),
+        "step_bytes": sum(per_layer) * experts.shard_bytes,
+    }
+
+
+def padded_rows(engine: Engine) -> dict[str, Any]:
+    """Answers of 33 requests in the graph for 40, and what staging costs with and without the rows that pad it."""
+    memory = engine.memory
+    memory.mode = "routed"
+    engine.offload(engine.groups_at(TIMED_PCT))
+    found: dict[str, Any] = {"result": equality(engine, (PADDED_N,)), "real_rows_only": memory.real_rows_only}
+    try:
+        found["real"] = _routed_row(engine, PADDED_N)
+        memory.real_rows_only = False
+        found["all"] = _routed_row(engine, PADDED_N)
+    finally:
+        memory.real_rows_only = found["real_rows_only"]
+        engine.offload(0)
+    return found
 
 
 def growth_pause(engine: Engine) -> dict[str, Any]:
@@ -185,6 +206,61 @@ def growth_pause(engine: Engine) -> dict[str, Any]:
         row["pause_ms"] = row["step_ms"] - statistics.median(intervals_ms(full_steps[full - 4 : full + 6], 8))
     engine.offload(0)
     return {"moves": list(moves.values())}
+
+
+SOAK_CYCLES = 5
+SOAK_INCREMENTS = 30
+"""Per cycle, one a decode step."""
+SOAK_SLACK_BYTES = 2 * 2**20
+
+
+def soak(engine: Engine) -> dict[str, Any]:
+    """Growth and staging under load, back to nothing, again: device memory that no one has, and answers at the end.
+
+    The cycles that are counted come after one in either staging mode that is not.
+    """
+    free = [_soak_cycle(engine, cycle) for cycle in range(SOAK_CYCLES + 2)][2:]
+    engine.memory.mode = "auto"
+    varies = max(free) - min(free)
+    return {
+        "result": equality(engine),
+        "increments": SOAK_CYCLES * SOAK_INCREMENTS,
+        "free_bytes": free,
+        "varies_bytes": varies,
+        "steady": varies <= SOAK_SLACK_BYTES,
+        "rank": ranks(engine),
+    }
+
+
+def _soak_cycle(engine: Engine, cycle: int) -> int:
+    """Bytes of the device that are free at the end, with nothing offloaded.
+
+    Raises:
+        RuntimeError: the pool did not grow as often as it should.
+    """
+    import torch
+
+    controller, increment = engine.scheduler.vamp, engine.memory.remapper.layout.plan.increment_groups
+    engine.memory.mode = ("routed", "whole_region")[cycle % 2]
+    engine.offload(10 * increment)  # so that prompts are staged, too
+    grown = 0
+
+    def grow(full: int) -> None:
+        nonlocal grown
+        if full > grown and grown < SOAK_INCREMENTS:
+            if not controller._move(controller.groups + increment):
+                raise RuntimeError(f"the pool did not grow from {controller.groups} groups")
+            grown += 1
+
+    engine.drive([prompt(512, 10 * cycle + i) for i in range(8)], SOAK_INCREMENTS + 8, grow)
+    ranks(engine)
+    engine.offload(0)
+    ranks(engine)
+    if grown != SOAK_INCREMENTS:
+        raise RuntimeError(f"the pool grew {grown} times of {SOAK_INCREMENTS}")
+    torch.cuda.synchronize()
+    free_bytes: int = torch.cuda.mem_get_info()[0]
+    return free_bytes
 
 
 def table2(engine: Engine) -> list[dict[str, float]]:
@@ -216,7 +292,7 @@ def costs(engine: Engine) -> dict[str, Any]:
 VAMP: dict[str, Phase] = {
     "costs": costs,
     "warm up": warm_up,
-    "tokens, nothing offloaded": equality,
+    "tokens, nothing offloaded": equality_and_padded,
     **{
         f"tokens, {ratio:g} %, {mode}": offloaded(equality, ratio, mode)
         for ratio in RATIOS_PCT
@@ -227,11 +303,13 @@ VAMP: dict[str, Phase] = {
         for ratio, mode in zip(RATIOS_PCT, ("whole_region", "routed"), strict=True)
     },
     "tokens, nothing staged": broken,
+    "tokens, padded rows": padded_rows,
     "decode, nothing offloaded": decode,
     "decode, routed": routed_decode,
     "prefill, nothing offloaded": prefill,
     "prefill, whole_region": offloaded(prefill, TIMED_PCT, "whole_region"),
     "prefill, routed": offloaded(prefill, TIMED_PCT, "routed"),
     "growth pause": growth_pause,
+    "tokens, soak": soak,
     "table 2": table2,
 }

@@ -7,12 +7,14 @@ from typing import Any
 TOKENS = "tokens"
 NOTHING = "tokens, nothing offloaded"
 CONTROL = "tokens, nothing staged"
+PADDED = "tokens, padded rows"
+SOAK = "tokens, soak"
 
 
 def summarize(plain: dict[str, Any], again: dict[str, Any], vamp: dict[str, Any]) -> dict[str, Any]:
     """`equal` is true if every answer of VAMP is plain vLLM's wherever two processes of plain vLLM agree, is VAMP's own
-    with nothing offloaded everywhere, and the negative control differs. Phases that failed or did not run are left out
-    and said so.
+    with nothing offloaded everywhere, and the negative control differs. `steady` is false if device memory was lost.
+    Phases that failed or did not run are left out and said so.
     """
     lines, rows = _equality(plain, again, vamp)
     compared = [row for row in rows if row["repeatable"] and row["phase"] != CONTROL]
@@ -24,6 +26,7 @@ def summarize(plain: dict[str, Any], again: dict[str, Any], vamp: dict[str, Any]
     lines += [f"{row['what']}: {row['ms']:.2f} ms, {row['ratio']:.3f}x {row['over']}" for row in ratios]
     for move in _get(vamp, "growth pause").get("moves", []):
         lines.append(f"growth by {move['mib']:.0f} MiB: call {move['call_ms']:.2f} ms, pause {move['pause_ms']:.2f} ms")
+    lines += [*_padded(vamp), *_soak(vamp)]
     for row in vamp["table 2"] if isinstance(vamp.get("table 2"), list) else []:
         lines.append(
             f"table 2, {row['ratio_pct']:g} %: reclaimed {row['reclaimed_gib']:.3f} GiB, "
@@ -34,7 +37,8 @@ def summarize(plain: dict[str, Any], again: dict[str, Any], vamp: dict[str, Any]
             if isinstance(value, dict) and "error" in value:
                 lines.append(f"{system}: {name}: not measured: {value['error']}")
     lines.append(f"answers {'equal' if equal else 'NOT equal'}; {len(compared)} compared with plain vLLM")
-    return {"equal": equal, "equality": rows, "ratios": ratios, "lines": lines}
+    steady = _get(vamp, SOAK).get("steady", True)
+    return {"equal": equal, "steady": steady, "equality": rows, "ratios": ratios, "lines": lines}
 
 
 def _get(results: dict[str, Any], name: str) -> dict[str, Any]:
@@ -75,6 +79,24 @@ def _equality(
                 f"{row['blocks']} blocks, plain {repeats}, {row['distinct_tokens']} distinct tokens"
             )
     return lines, rows
+
+
+def _padded(vamp: dict[str, Any]) -> list[str]:
+    found = _get(vamp, PADDED)
+    rows = [(name, found[name]) for name in ("real", "all") if name in found]
+    return [
+        f"padded graph, n = {row['n']}, {name} rows: {row['experts_per_layer']:.1f} experts a layer, "
+        f"{row['median_ms']:.2f} ms"
+        for name, row in rows
+    ]
+
+
+def _soak(vamp: dict[str, Any]) -> list[str]:
+    found = _get(vamp, SOAK)
+    if not found:
+        return []
+    verdict = "steady" if found["steady"] else "NOT steady"
+    return [f"soak: {found['increments']} increments, free memory varies by {found['varies_bytes']} B: {verdict}"]
 
 
 def _decode(plain: dict[str, Any], vamp: dict[str, Any]) -> list[dict[str, Any]]:

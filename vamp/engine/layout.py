@@ -67,10 +67,17 @@ def served_experts(config: VampConfig, vllm_config: Any) -> ExpertGeometry:
     return expert_geometry(
         model.hf_text_config,
         vllm_config.parallel_config.tensor_parallel_size,
-        dtype_bytes=model.dtype.itemsize,
+        dtype_bytes=_expert_dtype_bytes(vllm_config),
         resident_layers=config.resident_layers,
         page_bytes=config.vmm_page_bytes,
     )
+
+
+def _expert_dtype_bytes(vllm_config: Any) -> int:
+    """Of an element of the experts' weights, by what the checkpoint says; checked when they are moved in."""
+    quantization = getattr(vllm_config, "quant_config", None)
+    is_fp8 = quantization is not None and quantization.get_name() == "fp8"
+    return 1 if is_fp8 else int(vllm_config.model_config.dtype.itemsize)
 
 
 def pool_plan(config: VampConfig, vllm_config: Any, kv_cache_config: Any, base_blk: int) -> PoolPlan:

@@ -2,7 +2,8 @@
 
 The calls are made inside the decision, before any block that depends on them is handed out. So a rank that cannot
 remap costs nothing but the attempt: no rank commits, and the decision falls to another plan. They queue behind the
-steps that ranks still run, which makes them step boundaries on every rank.
+steps that ranks still run, which makes them step boundaries on every rank. On CUDA they do not wait for these steps to
+end: what must wait is done before the next forward pass (vamp.engine.worker_memory_cuda), and failing there is fatal.
 """
 
 from __future__ import annotations

@@ -7,18 +7,18 @@ largest graph run outside, and there the mode counts.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from vllm.config import CUDAGraphMode
 from vllm.v1.worker.gpu_worker import Worker
 
-from vamp.config import StagingMode, VampConfig
+from vamp.config import VampConfig
 from vamp.engine import expert_access_cuda as expert_access
 from vamp.engine.layout import served_experts
 from vamp.engine.moe_layers import moe_layers
-from vamp.engine.worker_memory import RankMemory, RankStats
+from vamp.engine.worker_memory import RankMemory
+from vamp.engine.worker_memory_cuda import CudaRankMemory
 from vamp.engine.worker_mixin import VampWorkerMixin
 from vamp.errors import ConfigError
 from vamp.memory.addresses import Addresses
@@ -27,77 +27,9 @@ from vamp.memory.drivers.cuda import CudaDriver
 from vamp.memory.geometry import ExpertGeometry, PoolPlan
 from vamp.memory.remapper import Remapper
 from vamp.memory.spans import N_STAGING_BUFFERS, SpanLayout
-from vamp.memory.vote import Verdict
-from vamp.staging.choose import Mode
 from vamp.staging.cuda.copier import CudaCopier
-from vamp.staging.cuda.measure import measure_costs
-from vamp.staging.cuda.routed import CudaRouted
-from vamp.staging.cuda.whole_region import CudaWholeRegion
 
 logger = logging.getLogger("vllm.vamp")
-
-
-class CudaRankMemory(RankMemory):
-    """A rank's memory where steps are queued on a stream and a step may be a CUDA graph.
-
-    Attributes:
-        routed: what the graphs launch.
-        copier: host copies.
-    """
-
-    def __init__(
-        self,
-        remapper: Remapper,
-        copier: CudaCopier,
-        driver: VmmDriver,
-        device: int,
-        *,
-        mode: StagingMode,
-        top_k: int,
-        graph_tok: int,
-    ) -> None:
-        """Args: graph_tok: steps with up to that many tokens are CUDA graphs; 0 where there are none."""
-        self.routed, self.copier = CudaRouted(remapper, copier, device), copier
-        self._cuda_stagers: dict[Mode, CudaRouted | CudaWholeRegion] = {
-            "whole_region": CudaWholeRegion(remapper, copier, self.routed, device),
-            "routed": self.routed,
-        }
-        self._graph_tok, self._serving = graph_tok, False
-        costs = measure_costs(remapper, copier, self.routed, driver)
-        super().__init__(remapper, copier, self._cuda_stagers, mode=mode, top_k=top_k, costs=costs)
-
-    def begin_step(self, n_tok: int) -> None:
-        self._serving = True
-        super().begin_step(n_tok)
-
-    def before_experts(self, layer: int, experts: Any) -> None:
-        """Warm-up and capture always launch the kernel; a step outside graphs only if there is something to do."""
-        if self.remapper.n_groups or not self._serving:
-            super().before_experts(layer, experts)
-
-    def before_down(self, layer: int) -> None:
-        """Between the projections of a MoE layer."""
-        self._cuda_stagers[self._using].before_down(layer)
-
-    def _choose(self, n_tok: int) -> Mode:
-        return "routed" if n_tok <= self._graph_tok else super()._choose(n_tok)
-
-    def _settle(self) -> None:
-        """Waits for the steps that are queued, and for no other stream."""
-        done = torch.cuda.Event()
-        done.record()
-        done.synchronize()
-
-    def finish(self, verdict: Verdict) -> int:
-        n_groups = super().finish(verdict)
-        self.routed.follow_boundary()
-        return n_groups
-
-    def stats(self) -> RankStats:
-        """Waits for the device."""
-        stats = super().stats()
-        shard_bytes = self.remapper.layout.plan.experts.shard_bytes
-        return replace(stats, staged_bytes=stats.staged_bytes + sum(self.routed.staged_shards()) * shard_bytes)
 
 
 class VampCUDAWorker(VampWorkerMixin, Worker):
@@ -122,6 +54,15 @@ class VampCUDAWorker(VampWorkerMixin, Worker):
             return available
         return available - added_bytes(self._vamp_config, served_experts(self._vamp_config, self.vllm_config))
 
+    def compile_or_warm_up_model(self) -> Any:
+        """vLLM captures its graphs here, and only here; a node of theirs that stages can then be switched off."""
+        if not isinstance(self.vamp, CudaRankMemory):
+            return super().compile_or_warm_up_model()
+        with self.vamp.switch.capturing():
+            times = super().compile_or_warm_up_model()
+        logger.info("VAMP rank %d: %d staging kernels in CUDA graphs", self.rank, self.vamp.switch.n_nodes)
+        return times
+
     def _move_in(self, config: VampConfig, plan: PoolPlan) -> tuple[RankMemory, VmmDriver]:
         runners = moe_layers(
             self.compilation_config.static_forward_context, plan.experts.n_layers, expert_access.kernels_of
@@ -144,8 +85,11 @@ class VampCUDAWorker(VampWorkerMixin, Worker):
             mode=config.staging,
             top_k=runners[0].routed_experts.top_k,
             graph_tok=_graph_tok(self.compilation_config),
+            real_rows_only=expert_access.rows_are_independent(runners[0]),
         )
         expert_access.watch(runners, memory)
+        # vLLM's own place for it: all inputs of the step are queued when it calls this, and no kernel of the model.
+        self.model_runner._model_forward = _after(memory.before_forward, self.model_runner._model_forward)
         logger.info(
             "VAMP rank %d: up to %d expert groups of %d bytes, %d to %d KV blocks, host copies of %d bytes, %s",
             self.rank,
@@ -157,6 +101,14 @@ class VampCUDAWorker(VampWorkerMixin, Worker):
             memory.costs,
         )
         return memory, driver
+
+
+def _after(first: Callable[[], None], forward: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        first()
+        return forward(*args, **kwargs)
+
+    return watched
 
 
 def added_bytes(config: VampConfig, experts: ExpertGeometry) -> int:

@@ -48,6 +48,9 @@ class RankMemory:
     costs: what "auto" compares with; measured at the start.
     """
 
+    _holds = False
+    """Whether a growth is held: see `Remapper`."""
+
     def __init__(
         self,
         remapper: Remapper,
@@ -111,7 +114,7 @@ class RankMemory:
         self._seq = seq
         started = time.perf_counter()
         self._stagers[self._using].drain()
-        ballot = self.remapper.prepare(seq, n_groups, self._settle)
+        ballot = self.remapper.prepare(seq, n_groups, self._settle, hold=self._holds)
         self._remap_s += time.perf_counter() - started
         return ballot
 

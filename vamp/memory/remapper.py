@@ -6,6 +6,9 @@ restoring does the reverse, step by step. Section IV-C, with an alias in place o
 
 One thread, between two steps: no kernel may be queued from `prepare` until `finish` returns. Kernels of the step before
 may still run while pages are added to the KV tails, which they do not read; `prepare` says when they must have ended.
+
+A growth may also be held: `prepare` and `finish` then only add pages to the KV tails, and the experts keep their
+addresses mapped to the same pages until `leave`. In between no kernel may read experts; KV cache may be written.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import groupby
 
-from vamp.errors import InvariantError, RemapError
+from vamp.errors import FatalRemapError, InvariantError, RemapError
 from vamp.memory.addresses import Addresses
 from vamp.memory.driver import Guard, VmmDriver
 from vamp.memory.geometry import PoolPlan
@@ -40,6 +43,7 @@ class Remapper:
     addresses: where tensors and shards are; valid for life.
     ledger: who owns which page run; read it, do not change it.
     n_groups: groups offloaded, as last committed.
+    held: a growth was committed whose pages have yet to leave the experts' addresses.
     """
 
     def __init__(
@@ -68,6 +72,9 @@ class Remapper:
         self._plan, self._driver = plan, driver
         self._start: dict[Place, Run] = {}
         self._pending: Ballot | None = None
+        self._n_left = 0  # groups whose pages have left the experts' addresses
+        self._held: list[Step] = []  # what makes the committed rest leave
+        self._to_hold: list[Step] = []  # what a remap that is not finished yet adds to that
         self._resources = ExitStack()
         with ExitStack() as on_failure:
             on_failure.callback(self.close)
@@ -100,7 +107,9 @@ class Remapper:
 
     # moving the boundary
 
-    def prepare(self, seq: int, n_groups: int, settle: Callable[[], None] = lambda: None) -> Ballot:
+    def prepare(
+        self, seq: int, n_groups: int, settle: Callable[[], None] = lambda: None, *, hold: bool = False
+    ) -> Ballot:
         """Do everything that can fail, so that `n_groups` are offloaded; contents stay as they are for now.
 
         Restoring needs the KV blocks at and above the new capacity unused: the caller guarantees it.
@@ -108,19 +117,23 @@ class Remapper:
         Args:
             seq: number of the remap, the same on all ranks.
             settle: called before the first page leaves an address that a kernel may read; returns when none does.
+            hold: leave the experts' addresses of a growth alone until `leave`, and do not call `settle`. Growth upon
+                growth may be held.
 
         Returns:
             This rank's ballot; with an error, nothing was changed.
 
         Raises:
             FatalRemapError: it failed and could not be undone.
-            InvariantError: the remap before was not finished.
+            InvariantError: the remap before was not finished, or is held and this one is not.
         """
         if self._pending is not None:
             raise InvariantError(f"remap {self._pending.seq} is not finished; finish it before remap {seq}")
+        if self.held and not (hold and n_groups >= self.n_groups):
+            raise InvariantError(f"{len(self._held)} steps are held; call leave before remap {seq}")
         before, error = self.capacity_blk, ""
         try:
-            self._transaction.run(self._steps_to(n_groups, settle))
+            self._transaction.run(self._steps_to(n_groups, settle, hold))
         except RemapError as err:
             error = str(err)
         after = before if error else self._plan.capacity_blk(n_groups)
@@ -143,12 +156,37 @@ class Remapper:
         if ballot is None or ballot.seq != verdict.seq or (verdict.commit and ballot.error):
             raise InvariantError(f"{verdict} does not fit this rank's ballot {ballot}")
         self._pending = None
+        to_hold, self._to_hold = self._to_hold, []
         if not verdict.commit:
             self._transaction.abort()
             return ()
         self._transaction.commit(_clean_byte)
         was, self.n_groups = self.n_groups, ballot.n_groups
+        self._held += to_hold
+        if not self.held:
+            self._n_left = self.n_groups
         return self.layout.restored(was, self.n_groups)
+
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
+    def leave(self) -> None:
+        """Have the pages of held growths leave the experts' addresses, where staging pages then stand in for them.
+
+        No kernel may read experts during the call.
+
+        Raises:
+            FatalRemapError: it failed; other ranks may have gone on already.
+            InvariantError: a remap is not finished.
+        """
+        try:
+            self._transaction.run(self._held)
+        except RemapError as err:
+            raise FatalRemapError(f"pages are KV cache already but could not leave the experts: {err}") from err
+        self._transaction.commit(_clean_byte)
+        self._held = []
+        self._n_left = self.n_groups
 
     def remap(self, n_groups: int) -> tuple[ShardRange, ...]:
         """`prepare` and `finish` where there is one rank.
@@ -163,7 +201,8 @@ class Remapper:
             raise RemapError(verdict.reason)
         return restored
 
-    def _steps_to(self, n_groups: int, settle: Callable[[], None]) -> Iterator[Step]:
+    def _steps_to(self, n_groups: int, settle: Callable[[], None], hold: bool) -> Iterator[Step]:
+        self._to_hold = []
         if not 0 <= n_groups <= self._plan.limit_groups:
             raise RemapError(
                 f"{n_groups} groups cannot be offloaded; the limit is 0 to {self._plan.limit_groups}: ask for less"
@@ -172,6 +211,9 @@ class Remapper:
         joins, leaves = self._offload(range(low, high))
         if n_groups >= self.n_groups:
             yield from joins
+            if hold:
+                self._to_hold = leaves
+                return
             settle()
             yield from leaves
         else:
@@ -228,7 +270,8 @@ class Remapper:
     def _expected(self) -> dict[Place, Run]:
         """What must be mapped where at this boundary."""
         at = dict(self._start)
-        joins, leaves = self._offload(range(self.n_groups))
+        joins, _ = self._offload(range(self.n_groups))
+        _, leaves = self._offload(range(self._n_left))
         for step in (*joins, *leaves):
             if step.attach:
                 at[step.place] = step.run

@@ -12,7 +12,7 @@ cu: Any = driver
 
 
 def checked(call: str, result: tuple[Any, ...], value: str = "") -> Any:
-    """What a call of the CUDA driver returned besides its status.
+    """What a call of the CUDA driver returned besides its status: nothing, one value, or a tuple of several.
 
     Raises:
         DriverError: the status is not success.
@@ -23,4 +23,4 @@ def checked(call: str, result: tuple[Any, ...], value: str = "") -> Any:
         problem = text.decode() if isinstance(text, bytes) else str(text)
         limit, todo = f"the driver's ({error.name})", "see the device's memory with nvidia-smi"
         raise DriverError.of(call, problem, value=value or "no size", limit=limit, todo=todo)
-    return result[1] if len(result) == 2 else None
+    return result[1] if len(result) == 2 else result[1:] or None

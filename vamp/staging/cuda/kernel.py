@@ -3,6 +3,9 @@
 It runs inside CUDA graphs: what is offloaded is a number in device memory, so that moving the boundary needs no new
 capture. A small grid saturates the link (measured: 2 blocks of 512 threads do); every program takes its part of every
 expert, so that no program waits for another. With nothing offloaded a program reads one number and ends.
+
+A graph may be replayed with fewer tokens than it was captured for: its last rows are leftovers, whose experts nobody
+needs. How many rows are real is a number in device memory, too.
 """
 
 # mypy: disable-error-code="no-untyped-call,no-untyped-def"
@@ -36,10 +39,12 @@ def _copy_shard(source, target, slot, WORDS: tl.constexpr, BLOCK: tl.constexpr):
             tl.store(to_device + start + at, words, mask=at < WORDS)
 
 
-@triton.jit(do_not_specialize=["n_ids"])
+@triton.jit(do_not_specialize=["n_ids", "top_k"])
 def stage_selected(
     ids,
     n_ids,
+    top_k,
+    n_tok,
     state,
     gate_source,
     gate_target,
@@ -56,7 +61,9 @@ def stage_selected(
     """Grid: PROGRAMS.
 
     Args:
-        ids: expert numbers that the router chose, n_ids of them, int32 or int64; negative ones are skipped.
+        ids: expert numbers that the router chose, n_ids of them, int32 or int64; negative ones are skipped. A token's
+            top_k numbers lie side by side.
+        n_tok: int32, one number: the tokens that count, the first ones; what the others chose is not staged.
         state: int32, of this layer: [first expert to stage, experts staged so far, launches that looked for some].
             With N_EXPERTS as the first nothing is staged. Launches of one layer follow each other.
         gate_source ... down_target: addresses of expert KEPT_FROM, aligned to 16 bytes.
@@ -66,11 +73,12 @@ def stage_selected(
     """
     first = tl.load(state)
     if first < N_EXPERTS:
+        n_real = tl.minimum(tl.load(n_tok).to(tl.int64) * top_k, n_ids).to(tl.int32)
         slots = tl.arange(0, SLOTS)
         selected = tl.zeros([SLOTS], tl.int32)
-        for start in range(0, n_ids, IDS):
+        for start in range(0, n_real, IDS):
             at = start + tl.arange(0, IDS)
-            chosen = tl.load(ids + at, mask=at < n_ids, other=-1)
+            chosen = tl.load(ids + at, mask=at < n_real, other=-1)
             hit = chosen[:, None] == KEPT_FROM + slots[None, :]
             selected = tl.maximum(selected, tl.max(hit.to(tl.int32), axis=0))
         selected = tl.where(KEPT_FROM + slots >= first, selected, 0)
@@ -82,3 +90,7 @@ def stage_selected(
             _copy_shard(gate_source, gate_target, slot, GATE_WORDS, BLOCK)
             _copy_shard(down_source, down_target, slot, DOWN_WORDS, BLOCK)
             slot = tl.min(tl.where((selected > 0) & (slots > slot), slots, SLOTS))
+
+
+NAME: str = stage_selected.__name__
+"""What the driver calls the kernel."""

@@ -43,7 +43,7 @@ def measure_costs(remapper: Remapper, copier: CudaCopier, routed: CudaRouted, dr
     layer = experts.n_layers - 1
     kept = ShardRange(layer, copier.kept_from(layer), experts.n_shards)
     n_selected = min(_SELECTED, kept.last - kept.first)
-    ids = torch.arange(kept.last - n_selected, kept.last, dtype=torch.int32).to(routed.device)
+    ids = torch.arange(kept.last - n_selected, kept.last, dtype=torch.int32).to(routed.device)[None]
     routed.stage_from([*[experts.n_shards] * layer, kept.first])
     routed_s = event_s(lambda: routed.before_experts(layer, ids))
     routed.follow_boundary()

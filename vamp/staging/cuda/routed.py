@@ -17,6 +17,8 @@ from vamp.staging.cuda.kernel import BLOCK_WORDS, IDS, PROGRAMS, WARPS, stage_se
 
 _FIELDS = 4
 """int32 fields per layer, which aligns every layer's to 16 bytes: [first staged, experts staged, launches, -]."""
+ALL_TOK = 2**31 - 1
+"""More tokens than any forward pass has."""
 
 
 class CudaRouted:
@@ -30,6 +32,7 @@ class CudaRouted:
         self.device = torch.device("cuda", device)
         nothing = torch.tensor([experts.n_shards, 0, 0, 0], dtype=torch.int32)
         self._state = nothing.repeat(experts.n_layers, 1).to(self.device)
+        self._n_tok = torch.full((1,), ALL_TOK, dtype=torch.int32, device=self.device)
         self._arguments: dict[int, tuple[Any, ...]] = {}
         for layer in range(experts.resident_layers, experts.n_layers):
             if remapper.layout.staged_shards(layer):
@@ -60,8 +63,12 @@ class CudaRouted:
         self.stage_from([self._experts.n_shards] * self._experts.n_layers)
 
     def stage_from(self, first_staged: list[int]) -> None:
-        """Set the first shard to stage, by MoE layer; E stages nothing."""
-        self._state[:, 0].copy_(torch.tensor(first_staged, dtype=torch.int32))
+        """Set the first shard to stage, by MoE layer; E stages nothing. In stream order, without waiting."""
+        self._state[:, 0].copy_(torch.tensor(first_staged, dtype=torch.int32).pin_memory(), non_blocking=True)
+
+    def stage_tokens(self, n_tok: int) -> None:
+        """From here on stage what the first `n_tok` rows of expert numbers chose. In stream order, without waiting."""
+        self._n_tok.fill_(n_tok)
 
     def forget_counts(self) -> None:
         """`staged_shards` and `launches` count from here."""
@@ -83,10 +90,11 @@ class CudaRouted:
         pass
 
     def before_experts(self, layer: int, experts: Any) -> None:
-        """Args: experts: int32 or int64 tensor on the device, contiguous."""
+        """Args: experts: int32 or int64 tensor of shape (tokens, top_k) on the device, contiguous."""
         arguments = self._arguments.get(layer)
         if arguments is not None:
-            stage_selected[(PROGRAMS,)](experts, experts.numel(), *arguments, **self._constants)
+            counts = experts.numel(), experts.shape[1], self._n_tok
+            stage_selected[(PROGRAMS,)](experts, *counts, *arguments, **self._constants)
 
     def before_down(self, layer: int) -> None:
         """The down projection's weights are there already."""
