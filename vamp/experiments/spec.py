@@ -21,7 +21,9 @@ class WorkloadSpec(Frozen):
         concurrency: sessions alive at once. inhouse: the paper's c. trace: None runs every session as recorded,
             a number keeps that many alive (a new one starts when one ends).
         copies: repeat the sessions with salted ids (trace only).
-        growth_tok: inhouse only: tokens appended per turn; None takes the platform's declared value.
+        growth_tok, output_tok: inhouse only: tokens appended per turn, and those of a reply; None takes the platform's
+            declared value.
+        first_tok, turns: inhouse only: length of the first prompt, and turns of a session; None takes the paper's.
         scale: 0 < scale <= 1 shrinks the number of sessions or turns; titles say so.
         limit_turns: stop reading a trace after that many turns.
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
@@ -31,6 +33,9 @@ class WorkloadSpec(Frozen):
     concurrency: Annotated[int, Field(ge=1, le=4096)] | None = None
     copies: Annotated[int, Field(ge=1, le=1000)] = 1
     growth_tok: Annotated[int, Field(ge=1)] | None = None
+    output_tok: Annotated[int, Field(ge=1)] | None = None
+    first_tok: Annotated[int, Field(ge=1)] | None = None
+    turns: Annotated[int, Field(ge=2, le=1000)] | None = None
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     limit_turns: Annotated[int, Field(ge=1)] | None = None
     trace_path: str | None = None

@@ -23,7 +23,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class StepTimeCoefficients(Frozen):
-    """See `StepTimeModel`; and the cost of moving a VMM page, and the run-to-run spread of a step."""
+    """See `StepTimeModel`; and what moving VMM pages costs, each time and per page, and the spread of a step."""
 
     step_ms: NotNegative
     prefill_us_per_tok: NotNegative
@@ -34,6 +34,12 @@ class StepTimeCoefficients(Frozen):
     h2d_gbps: Positive
     remap_us_per_page: NotNegative
     noise_sd: Annotated[float, Field(ge=0, le=0.5)]
+    expert_read_ms: NotNegative = 0.0
+    attention_ps_per_pair: NotNegative = 0.0
+    routed_gbps: NotNegative = 0.0
+    graph_tok: Annotated[int, Field(ge=0)] = 0
+    launch_ms: NotNegative = 0.0
+    remap_ms: NotNegative = 0.0
 
 
 class Inhouse(Frozen):
@@ -102,6 +108,11 @@ class Platform:
             h2d_gbps=c.h2d_gbps,
             experts=self.experts,
             top_k=self.top_k,
+            expert_read_ms=c.expert_read_ms,
+            attention_ps_per_pair=c.attention_ps_per_pair,
+            routed_gbps=c.routed_gbps,
+            graph_tok=c.graph_tok,
+            launch_ms=c.launch_ms,
         )
 
     def scaled(self, scale: dict[str, float] | None) -> StepTimeCoefficients:
