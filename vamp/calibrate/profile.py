@@ -120,6 +120,7 @@ class Profile(Frozen):
 
     version: Literal[1] = 1
     device: str
+    device_gib: float
     environment: dict[str, Any]
     recorded: str
     quick: bool = False

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from vamp.calibrate import calls
-from vamp.calibrate.coefficients import fitted
 from vamp.calibrate.engine import FREE_OFFLOADING, Job
 from vamp.calibrate.profile import Model, Profile, Step, spread
+from vamp.engine.cpu_host import ENVIRONMENT
 from vamp.errors import ConfigError
 from vamp.experiments.environment import environment
 
 REPEATS, QUICK_REPEATS = 21, 5
-STEPS_TIMEOUT_S = 540.0
+STEPS_TIMEOUT_S = 480.0
 POOL_BLK = 1288
 """ASSUMPTION, of a GPU: KV blocks while steps are timed, 8.02 GiB of a Qwen3-Next rank."""
 _LOG_CHARS = 600
@@ -59,12 +59,17 @@ def calibrate(
         failures |= why
     profile = Profile(
         device=device or str(environment()["cpu"]),
+        device_gib=device_gib(device),
         environment=environment(),
         recorded=datetime.now(UTC).isoformat(timespec="seconds"),
         quick=quick,
         failures=failures,
         **found,
     )
+    try:
+        from vamp.calibrate.coefficients import fitted
+    except ImportError as err:  # a bare GPU host; `sim` fits when it reads the file
+        return profile.model_copy(update={"failures": failures | {"fit": f"{err}; done when sim reads this file"}})
     return fitted(profile)
 
 
@@ -73,6 +78,15 @@ def cuda_device() -> str:
     import torch
 
     return str(torch.cuda.get_device_name(0)) if torch.cuda.is_available() else ""
+
+
+def device_gib(device: str) -> float:
+    """Memory of the first CUDA device, or of the host."""
+    if not device:
+        return float(environment()["memory_gib"])
+    import torch
+
+    return float(torch.cuda.get_device_properties(0).total_memory / 2**30)
 
 
 def _parts(device: str, repeats: int) -> list[tuple[str, str, Callable[[], list[Any]]]]:
@@ -93,6 +107,16 @@ def _parts(device: str, repeats: int) -> list[tuple[str, str, Callable[[], list[
     ]
 
 
+def _free_device() -> None:
+    """Give back what this process caches; its context stays."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def job_for(model: Path, device: str, load_format: str) -> Job:
     """The engine whose steps are timed: VAMP's on a GPU, plain vLLM's CPU build elsewhere."""
     if device:
@@ -102,6 +126,7 @@ def job_for(model: Path, device: str, load_format: str) -> Job:
         "plain",
         blocks=200,
         on_cpu=True,
+        plain_worker="vamp.engine.worker.VampCPUWorker",  # keeps off AMX, as under vamp serve
         load_format=load_format,
         max_num_seqs=8,
         max_num_batched_tokens=1024,
@@ -116,8 +141,11 @@ def _steps(
     job = asdict(job_for(model.resolve(), device, load_format)) | {"quick": quick}
     with tempfile.TemporaryDirectory(prefix="vamp-calibrate-") as folder:
         out, log = Path(folder) / "steps.json", Path(folder) / "log"
-        env = {**os.environ, "VLLM_USE_V2_MODEL_RUNNER": "0", "VLLM_NO_USAGE_STATS": "1"}
+        env = {**(ENVIRONMENT if not device else {}), **os.environ}
+        env |= {"VLLM_USE_V2_MODEL_RUNNER": "0", "VLLM_NO_USAGE_STATS": "1"}
         report("model steps: starting vLLM")
+        if device:
+            _free_device()
         with log.open("w") as sink:
             try:
                 done = subprocess.run(
@@ -138,12 +166,24 @@ def _steps(
         failures["model steps"] = ended
     if "model" not in raw:
         return {}, failures
-    rows = [row for name, rows in raw.items() if name not in ("model", "failures") for row in rows]
-    report(f"model steps: {len(rows)} kinds timed")
-    return {"model": Model.model_validate(raw["model"]), "steps": tuple(map(step, rows))}, failures
+    steps = []
+    for row in (row for name, rows in raw.items() if name not in ("model", "failures") for row in rows):
+        try:
+            steps.append(step(row))
+        except ConfigError as err:
+            failures[f"steps: {row['kind']} of {row['prefill_tok']} + {row['decode_seqs']} tokens"] = str(err)
+    report(f"model steps: {len(steps)} kinds timed")
+    return {"model": Model.model_validate(raw["model"]), "steps": tuple(steps)}, failures
 
 
 def step(row: dict[str, Any]) -> Step:
-    """A row of the timing process with its times summarised."""
+    """A row of the timing process with its times summarised.
+
+    Raises:
+        ConfigError: other work on this host disturbed it so much that it says nothing.
+    """
     values = {name: value for name, value in row.items() if name != "times_ms"}
-    return Step(ms=spread(row["times_ms"]), **values)
+    found = spread(row["times_ms"])
+    if found.median <= 0:
+        raise ConfigError(f"the median is {found.median:.1f} ms, so other work disturbed it; run it on a quiet host")
+    return Step(ms=found, **values)

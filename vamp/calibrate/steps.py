@@ -198,7 +198,7 @@ def routed_rows(engine: Engine, watch: Watch, sizes: Sequence[int], out_tok: int
 def measure(engine: Engine, block_tok: int, quick: bool, write: Callable[[str, Any], None]) -> None:
     """All phases; one that fails is noted and does not stop the others."""
     watch, vamp = Watch(engine.scheduler), engine.job.system == "vamp"
-    sizes = [n for n in (DECODE_N if not quick else (1, 8, 64)) if n <= engine.job.max_num_seqs]
+    sizes = [n for n in (DECODE_N if not quick else (1, 4, 8, 64)) if n <= engine.job.max_num_seqs]
     out_tok, repeats = (24, 3) if quick else (64, 7)
     longest = (engine.job.max_num_batched_tokens - BACKGROUND) // block_tok * block_tok
     lengths = sorted({min(longest, -(-n // block_tok) * block_tok) for n in (1024, 2048, 4096, 8192)})

@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 import vamp
-from vamp.cli import bench, calibrate, report, reproduce, run, serve
+from vamp.cli import bench, calibrate, doctor, report, reproduce, run, serve
 from vamp.errors import InvariantError, RunError, VampError, VersionError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -29,6 +29,7 @@ app.add_typer(run.app, name="run")
 app.command("report")(report.report)
 app.add_typer(bench.app, name="bench")
 app.command("calibrate")(calibrate.calibrate)
+app.command("doctor")(doctor.doctor)
 app.command("serve", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(serve.serve)
 
 

@@ -55,6 +55,7 @@ class RunSpec(Frozen):
     """One run of one system.
 
     Attributes:
+        platform_sha256: of a platform that is a file of `vamp calibrate`; set by the planner, as `trace_sha256`.
         ratio_pct: 0 is plain vLLM, without any of vamp's code in the scheduler.
         reserve_full_isl: vLLM 0.26.0's admission gate; the paper's 0.15.1 did not have it (ARCHITECTURE 7b), so
             reproduction sets False for every system.
@@ -64,6 +65,7 @@ class RunSpec(Frozen):
 
     backend: Backend = "sim"
     platform: str = "h100_pcie_tp2"
+    platform_sha256: str | None = None
     ratio_pct: Annotated[float, Field(ge=0, le=RATIO_MAX_PCT)] = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
     workload: WorkloadSpec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -60,6 +61,8 @@ class PlatformFile(Frozen):
     inhouse: Inhouse
     provenance: dict[str, str]
     fitted_to: tuple[str, ...] = ()
+    calibration: str | None = None
+    """A profile of `vamp calibrate` in the same folder: what it measured wins over step_time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,22 @@ def platform_names() -> list[str]:
 
 @cache
 def load_platform(name: str) -> Platform:
-    """See `load_profile`."""
-    return build_platform(load_profile("platforms", name, PlatformFile, "platform"))
+    """A platform under data/platforms, or a profile that `vamp calibrate` wrote (a name that ends with .json).
+
+    Raises:
+        ConfigError: see `load_profile` and `vamp.sim.calibrated`.
+    """
+    from vamp.sim.calibrated import calibrated_file, calibrated_platform
+
+    if is_calibration(name):
+        return calibrated_platform(Path(name))
+    raw = load_profile("platforms", name, PlatformFile, "platform")
+    return build_platform(calibrated_file(raw) if raw.calibration else raw)
+
+
+def is_calibration(name: str) -> bool:
+    """Whether a platform's name is a file of `vamp calibrate`."""
+    return name.endswith(".json")
 
 
 def build_platform(raw: PlatformFile) -> Platform:
