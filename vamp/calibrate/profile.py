@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 from collections.abc import Iterable
@@ -160,4 +161,5 @@ def write(profile: Profile, path: Path) -> None:
     except OSError as err:
         raise ConfigError(f"cannot write {path} ({err.strerror}); choose another --out") from None
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()

@@ -100,7 +100,8 @@ def versions(host: HostFacts) -> Finding:
     driver = f"{host.driver_cuda // 1000}.{host.driver_cuda % 1000 // 10}" if host.driver_cuda else "none"
     says = (
         f"Python {host.python}, vLLM {host.vllm or 'none'} ({host.vllm_build or 'no build'}), "
-        f"torch {host.torch or 'none'} for CUDA {host.torch_cuda or 'none'}, CUDA of the driver {driver}, cuda-bindings {host.bindings or 'none'}"
+        f"torch {host.torch or 'none'} for CUDA {host.torch_cuda or 'none'}, "
+        f"CUDA of the driver {driver}, cuda-bindings {host.bindings or 'none'}"
     )
     wanted = host.torch_cuda.split(".")
     if host.driver_cuda and len(wanted) == 2 and host.driver_cuda // 1000 < int(wanted[0]):
