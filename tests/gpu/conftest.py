@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tools.gpu.rig import Rig
+    from vamp.calibrate.rig import Rig
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=["small", "ragged"])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
-    from tools.gpu import rig as rigs
+    from vamp.calibrate import rig as rigs
 
     built = rigs.build({"small": rigs.SMALL, "ragged": rigs.RAGGED}[request.param])
     yield built

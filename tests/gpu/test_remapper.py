@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tools.gpu.rig import Rig
+    from vamp.calibrate.rig import Rig
 
 CYCLES = 100
 SLACK_BYTES = 2 * 2**20

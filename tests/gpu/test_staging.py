@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     import torch
 
-    from tools.gpu.rig import Rig
+    from vamp.calibrate.rig import Rig
 
 
 def chosen(rig: Rig, layer: int, n: int, seed: int = 0) -> torch.Tensor:

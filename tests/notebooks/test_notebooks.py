@@ -58,8 +58,8 @@ def imported(source: ast.Module) -> set[str]:
     return names
 
 
-def test_the_five_are_there() -> None:
-    assert [p.stem.split("_")[0] for p in NOTEBOOKS] == ["01", "02", "07", "11", "13"]
+def test_they_are_all_there() -> None:
+    assert [p.stem.split("_")[0] for p in NOTEBOOKS] == ["01", "02", "07", "11", "13", "18"]
 
 
 def test_it_is_valid_and_runs_on_the_plain_kernel(nb: Any) -> None:
@@ -120,7 +120,7 @@ def test_it_knows_its_own_name(nb: Any, request: pytest.FixtureRequest) -> None:
     import importlib
 
     stem = request.node.callspec.params["nb"].stem
-    modules = [m for m in ("table1", "table2", "table4", "fig9", "decisions") if m in ast.unparse(tree(nb))]
+    modules = [m for m in ("table1", "table2", "table4", "fig9", "decisions", "simcheck") if m in ast.unparse(tree(nb))]
     names = {importlib.import_module(f"vamp.experiments.{m}").NOTEBOOK for m in modules}
     assert stem in names
 
@@ -136,7 +136,8 @@ def test_what_notebooks_import_loads_no_engine() -> None:
     names = sorted({n for p in NOTEBOOKS for n in imported(tree(nbformat.read(p, as_version=4)))})
     lines = [f"import {n}" for n in names if n != "vamp.experiments"]
     lines += [
-        f"import vamp.experiments.{m}" for m in ("table1", "table2", "table4", "fig9", "decisions", "sensitivity")
+        f"import vamp.experiments.{m}"
+        for m in ("table1", "table2", "table4", "fig9", "decisions", "simcheck", "sensitivity")
     ]
     lines += ["import sys", f"print(sorted({ENGINES!r} & set(sys.modules)))"]
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)

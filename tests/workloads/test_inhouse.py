@@ -50,3 +50,10 @@ def test_scale_shortens_the_sessions(scale: float, turns: int) -> None:
 def test_a_reply_must_fit_into_the_growth(output_tok: int) -> None:
     with pytest.raises(ConfigError, match=r"output_tok.*1\.\.99"):
         inhouse(1, growth_tok=100, output_tok=output_tok, seed=0)
+
+
+def test_first_prompt_and_turns_can_differ_from_the_papers() -> None:
+    (session,) = inhouse(1, growth_tok=100, output_tok=30, seed=1, first_tok=400, turns=3).sessions
+    assert [t.prompt_tok for t in session.turns] == [400, 500, 600]
+    before = np.concatenate([session.tokens.prompt(1), session.tokens.output(1)])
+    assert session.tokens.prompt(2)[:530].tolist() == before.tolist()

@@ -1,1 +1,4 @@
-"""Checks and measurements on a host with a CUDA device."""
+"""Checks and load on a bare GPU host."""
+
+WORKERS = {"plain_worker": "tools.gpu.workers.PlainWorker", "vamp_worker": "tools.gpu.workers.VampWorker"}
+"""Of `vamp.calibrate.engine.Job`: both with weights that decide the tokens."""

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from tools.gpu import rig as rigs
-from tools.gpu.measure import all_costs
+from vamp.calibrate import rig as rigs
+from vamp.calibrate.memory import all_costs
 from vamp.paths import root
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.gpu.engine import VOCABULARY, Engine, Job, with_depth
+from tools.gpu import WORKERS
+from vamp.calibrate.engine import VOCABULARY, Engine, Job, with_depth
 
 WARM_UP_SESSIONS = 4
 
@@ -170,6 +171,7 @@ def main() -> None:
         model=str(with_depth(options.model, options.depth)),
         system=options.system,
         blocks=options.blocks,
+        **WORKERS,
         ratio_pct=options.ratio_pct,
         staging=options.staging,
         cost=options.cost,

@@ -18,9 +18,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tools.gpu import phases
-from tools.gpu.engine import FREE_OFFLOADING, Engine, Job, with_depth
+from tools.gpu import WORKERS, phases
 from tools.gpu.summary import summarize
+from vamp.calibrate.engine import FREE_OFFLOADING, Engine, Job, with_depth
 
 SYSTEMS = {"plain": phases.PLAIN, "again": phases.AGAIN, "vamp": phases.VAMP}
 
@@ -32,6 +32,7 @@ def run_system(options: argparse.Namespace) -> int:
         model=str(with_depth(options.model, options.depth)),
         system="vamp" if options.child == "vamp" else "plain",
         blocks=options.blocks,
+        **WORKERS,
         cost=FREE_OFFLOADING,
         gpu_memory_utilization=options.gpu_memory_utilization,
     )

@@ -3,7 +3,7 @@
 #
 #   tools/gpu/host.sh OUT STEP...
 #
-# STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff save. `idle` is what VAMP
+# STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff calibrate doctor save. `idle` is what VAMP
 # costs with nothing offloaded, growth, padded graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every
 # step writes its log and its JSON to OUT and prints a short tail; a step that fails does not stop the others. Packed Python
 # packages are taken from .gpu/up.sh, compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
@@ -44,6 +44,8 @@ for wanted in "$@"; do
       python3 -m tools.gpu.engine_check --model $MODEL-fp8 --depth 12 --out "$OUT/fp8" ;;
     plain_cliff | vamp_cliff)
       step "$wanted" 12 400 python3 -m tools.gpu.cliff --model $MODEL --system "${wanted%_cliff}" --out "$OUT/$wanted.json" ;;
+    calibrate) step calibrate 60 590 python3 -m vamp.calibrate --model $MODEL --out "$OUT/calibrate.json" ;;
+    doctor) step doctor 20 120 python3 -m vamp.doctor $MODEL ;;
     save) tar -C ~ -cJf - .cache/vllm .triton 2>/dev/null | split -b 15M - "$OUT/caches." && du -ch "$OUT"/caches.* | tail -1 ;;
     *) echo "unknown step $wanted" >&2; exit 2 ;;
   esac

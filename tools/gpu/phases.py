@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tools.gpu.engine import Engine, intervals_ms, prompt
+from vamp.calibrate.engine import Engine, intervals_ms, prompt
 
 Phase = Callable[[Engine], Any]
 

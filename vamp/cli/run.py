@@ -28,7 +28,10 @@ app = typer.Typer(help="Run one experiment.", rich_markup_mode=None)
 
 Trace = Annotated[Path | None, typer.Option(help="A recorded trace, file or folder.")]
 Platform = Annotated[
-    str | None, typer.Option(help=f"Under data/platforms, {DEFAULT_PLATFORM} by default; for cpu under data/live.")
+    str | None,
+    typer.Option(
+        help=f"Under data/platforms ({DEFAULT_PLATFORM}), or a FILE.json of vamp calibrate; for cpu under data/live."
+    ),
 ]
 Backend = Annotated[
     str, typer.Option(help="sim: vLLM's scheduler in virtual time; cpu: a live server here, tiny model, scaled down.")

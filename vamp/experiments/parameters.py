@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import pandas as pd
@@ -13,7 +14,7 @@ from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend
 from vamp.experiments.spec import Backend
 from vamp.live.platform import MODEL, LivePlatform, live_platform_names, load_live_platform
-from vamp.sim.platforms import Platform, load_platform, platform_names
+from vamp.sim.platforms import Platform, is_calibration, load_platform, platform_names
 
 PAPER_PLATFORMS = ("h100_pcie_tp2", "h200_nvl_tp4")
 BOTH = "both"
@@ -41,6 +42,9 @@ def platform_for(backend: str, name: str | None, default: str) -> str:
     Raises:
         ConfigError: that backend does not run on it.
     """
+    if backend == "sim" and name and is_calibration(name):
+        load_platform(name)
+        return str(Path(name).resolve())  # workers may run in another folder
     own = live_platform_names() if backend == "cpu" else [*platform_names(), BOTH]
     if not name:
         return own[0] if backend == "cpu" else default

@@ -21,7 +21,9 @@ class WorkloadSpec(Frozen):
         concurrency: sessions alive at once. inhouse: the paper's c. trace: None runs every session as recorded,
             a number keeps that many alive (a new one starts when one ends).
         copies: repeat the sessions with salted ids (trace only).
-        growth_tok: inhouse only: tokens appended per turn; None takes the platform's declared value.
+        growth_tok, output_tok: inhouse only: tokens appended per turn, and those of a reply; None takes the platform's
+            declared value.
+        first_tok, turns: inhouse only: length of the first prompt, and turns of a session; None takes the paper's.
         scale: 0 < scale <= 1 shrinks the number of sessions or turns; titles say so.
         limit_turns: stop reading a trace after that many turns.
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
@@ -31,6 +33,9 @@ class WorkloadSpec(Frozen):
     concurrency: Annotated[int, Field(ge=1, le=4096)] | None = None
     copies: Annotated[int, Field(ge=1, le=1000)] = 1
     growth_tok: Annotated[int, Field(ge=1)] | None = None
+    output_tok: Annotated[int, Field(ge=1)] | None = None
+    first_tok: Annotated[int, Field(ge=1)] | None = None
+    turns: Annotated[int, Field(ge=2, le=1000)] | None = None
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     limit_turns: Annotated[int, Field(ge=1)] | None = None
     trace_path: str | None = None
@@ -50,6 +55,7 @@ class RunSpec(Frozen):
     """One run of one system.
 
     Attributes:
+        platform_sha256: of a platform that is a file of `vamp calibrate`; set by the planner, as `trace_sha256`.
         ratio_pct: 0 is plain vLLM, without any of vamp's code in the scheduler.
         reserve_full_isl: vLLM 0.26.0's admission gate; the paper's 0.15.1 did not have it (ARCHITECTURE 7b), so
             reproduction sets False for every system.
@@ -59,6 +65,7 @@ class RunSpec(Frozen):
 
     backend: Backend = "sim"
     platform: str = "h100_pcie_tp2"
+    platform_sha256: str | None = None
     ratio_pct: Annotated[float, Field(ge=0, le=RATIO_MAX_PCT)] = 0.0
     seed: Annotated[int, Field(ge=0)] = 0
     workload: WorkloadSpec

@@ -35,7 +35,10 @@ from vamp.measure.records import RunResult
 from vamp.workloads import sha256_of
 
 _SHARED = ("config.py", "engine", "measure/records.py", "memory", "policy", "profiles.py", "workloads")
-CODE = {"sim": (*_SHARED, "sim"), "cpu": (*_SHARED, "cli/serve.py", "live", "staging")}
+CODE = {
+    "sim": (*_SHARED, "calibrate/coefficients.py", "calibrate/fit.py", "calibrate/profile.py", "sim"),
+    "cpu": (*_SHARED, "cli/serve.py", "live", "staging"),
+}
 DATA = {"sim": ("models", "platforms"), "cpu": ("models", "live")}
 _HASH_CHARS = 32
 _SLOT_POLL_S = 0.1
@@ -48,11 +51,13 @@ _REQUESTS, _TIMELINE, _DECISIONS, _PREEMPTIONS = (
 
 
 def pinned(spec: RunSpec) -> RunSpec:
-    """The spec with the digest of its trace file, so that an edited trace is another run.
+    """The spec with the digests of its trace and of a calibrated platform's file: an edited file is another run.
 
     Raises:
-        ConfigError: the file or folder does not exist.
+        ConfigError: a file or folder does not exist.
     """
+    if spec.platform.endswith(".json") and spec.platform_sha256 is None:
+        spec = spec.model_copy(update={"platform_sha256": _file_sha256(spec.platform)})
     path = spec.workload.trace_path
     if path is None or spec.workload.trace_sha256 is not None:
         return spec
@@ -62,9 +67,18 @@ def pinned(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"workload": workload})
 
 
+def _file_sha256(platform: str) -> str:
+    try:
+        return _sha256(Path(platform))
+    except OSError as err:
+        raise ConfigError(f"platform {platform} cannot be read ({err.strerror}); run vamp calibrate --out") from None
+
+
 def canonical(spec: RunSpec) -> dict[str, Any]:
     """The spec as plain values; of a trace only the name and digest, since where it lies changes nothing."""
     values = spec.model_dump(mode="json")
+    if values["platform_sha256"]:
+        values["platform"] = Path(values["platform"]).name
     if values["workload"]["trace_path"]:
         values["workload"]["trace_path"] = Path(values["workload"]["trace_path"]).name
     return values

@@ -66,13 +66,15 @@ class Driver:
         staging: StagingMode,
         in_flight: int,
         remap_us_per_page: float,
+        remap_ms: float,
         noise_sd: float,
         seed: int,
         max_virtual_s: float,
     ) -> None:
         self.scheduler, self.make_request, self.clock = scheduler, make_request, clock
         self.arrivals, self.model, self.staging = arrivals, model, staging
-        self.depth, self.remap_us_per_page, self.max_virtual_s = in_flight, remap_us_per_page, max_virtual_s
+        self.depth, self.max_virtual_s = in_flight, max_virtual_s
+        self.remap_us_per_page, self.remap_ms = remap_us_per_page, remap_ms
         self.controller = getattr(scheduler, "vamp", None)
         self.pool = scheduler.kv_cache_manager.block_pool
         self.live: dict[str, Live] = {}
@@ -134,7 +136,7 @@ class Driver:
         self._empty = 0
         requests = self.scheduler.requests
         samples: list[bool] = []
-        prefill = decode = context = 0
+        prefill = decode = context = pairs = 0
         for request_id, n_tok in output.num_scheduled_tokens.items():
             request = requests[request_id]
             samples.append(not request.is_prefill_chunk)
@@ -143,10 +145,11 @@ class Driver:
                 decode += 1
             else:
                 prefill += n_tok
+                pairs += n_tok * (request.num_computed_tokens - n_tok // 2)  # computed counts this step's tokens
             record = self.live[request_id].record
             if record.scheduled_s is None:
                 record.scheduled_s = now_s
-        end_s = self._execute(StepLoad(prefill, decode, context))
+        end_s = self._execute(StepLoad(prefill, decode, context, pairs))
         self._queue.append(InFlight(output, ids, samples, end_s))
         return len(self._queue) < self.depth
 
@@ -155,7 +158,8 @@ class Driver:
         remap_s = 0.0
         if self.controller and self.controller.groups != self._groups:
             pages = abs(self.controller.groups - self._groups) * self.model.experts.pages_per_group
-            remap_s, self._groups = pages * self.remap_us_per_page * 1e-6, self.controller.groups
+            remap_s = self.remap_ms * 1e-3 + pages * self.remap_us_per_page * 1e-6
+            self._groups = self.controller.groups
         time = self.model.step(load, self._groups, self.staging)
         factor = next(self._noise)
         self.steps += 1
@@ -163,8 +167,17 @@ class Driver:
         self.exposed_s += time.exposed_staging_s * factor
         self.remap_s += remap_s
         self.group_steps += self._groups
-        self._device_free_s = max(self._device_free_s, self.clock.now_s()) + time.total_s * factor + remap_s
+        start_s = max(self._device_free_s, self.clock.now_s()) + remap_s
+        self._device_free_s = start_s + time.total_s * factor
+        if time.launch_s:
+            self._launch(time.launch_s * factor, start_s if remap_s else self.clock.now_s())
         return self._device_free_s
+
+    def _launch(self, launch_s: float, from_s: float) -> None:
+        """The scheduler shares a thread with what launches kernels (one GPU: vLLM's uniprocess executor): results
+        of the step before are seen only after it, and pages are remapped before it, once the device is idle."""
+        self.clock.advance_to(from_s + launch_s)
+        self._device_free_s = max(self._device_free_s, self.clock.now_s())
 
     def _empty_step(self, output: SchedulerOutput) -> bool:
         """Nothing could be scheduled now: wait for a result, or let a little time pass."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class StepTimeCoefficients(Frozen):
-    """See `StepTimeModel`; and the cost of moving a VMM page, and the run-to-run spread of a step."""
+    """See `StepTimeModel`; and what moving VMM pages costs, each time and per page, and the spread of a step."""
 
     step_ms: NotNegative
     prefill_us_per_tok: NotNegative
@@ -34,6 +35,12 @@ class StepTimeCoefficients(Frozen):
     h2d_gbps: Positive
     remap_us_per_page: NotNegative
     noise_sd: Annotated[float, Field(ge=0, le=0.5)]
+    expert_read_ms: NotNegative = 0.0
+    attention_ps_per_pair: NotNegative = 0.0
+    routed_gbps: NotNegative = 0.0
+    graph_tok: Annotated[int, Field(ge=0)] = 0
+    launch_ms: NotNegative = 0.0
+    remap_ms: NotNegative = 0.0
 
 
 class Inhouse(Frozen):
@@ -54,6 +61,8 @@ class PlatformFile(Frozen):
     inhouse: Inhouse
     provenance: dict[str, str]
     fitted_to: tuple[str, ...] = ()
+    calibration: str | None = None
+    """A profile of `vamp calibrate` in the same folder: what it measured wins over step_time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,11 @@ class Platform:
             h2d_gbps=c.h2d_gbps,
             experts=self.experts,
             top_k=self.top_k,
+            expert_read_ms=c.expert_read_ms,
+            attention_ps_per_pair=c.attention_ps_per_pair,
+            routed_gbps=c.routed_gbps,
+            graph_tok=c.graph_tok,
+            launch_ms=c.launch_ms,
         )
 
     def scaled(self, scale: dict[str, float] | None) -> StepTimeCoefficients:
@@ -123,8 +137,22 @@ def platform_names() -> list[str]:
 
 @cache
 def load_platform(name: str) -> Platform:
-    """See `load_profile`."""
-    return build_platform(load_profile("platforms", name, PlatformFile, "platform"))
+    """A platform under data/platforms, or a profile that `vamp calibrate` wrote (a name that ends with .json).
+
+    Raises:
+        ConfigError: see `load_profile` and `vamp.sim.calibrated`.
+    """
+    from vamp.sim.calibrated import calibrated_file, calibrated_platform
+
+    if is_calibration(name):
+        return calibrated_platform(Path(name))
+    raw = load_profile("platforms", name, PlatformFile, "platform")
+    return build_platform(calibrated_file(raw) if raw.calibration else raw)
+
+
+def is_calibration(name: str) -> bool:
+    """Whether a platform's name is a file of `vamp calibrate`."""
+    return name.endswith(".json")
 
 
 def build_platform(raw: PlatformFile) -> Platform:

@@ -82,6 +82,7 @@ def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress
         staging=spec.staging,
         in_flight=2 if spec.async_scheduling else 1,
         remap_us_per_page=coefficients.remap_us_per_page,
+        remap_ms=coefficients.remap_ms,
         noise_sd=coefficients.noise_sd,
         seed=spec.seed,
         max_virtual_s=spec.max_virtual_s,

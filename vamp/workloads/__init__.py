@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vamp.errors import ConfigError, TraceError
 from vamp.workloads.assumptions import assumptions as checked_assumptions
+from vamp.workloads.inhouse import TURNS
 from vamp.workloads.inhouse import inhouse as inhouse_trace
 from vamp.workloads.loaders import load_trace
 from vamp.workloads.loaders.reading import files_below, name_below
@@ -28,7 +29,7 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
     Args:
         spec: `concurrency` of a recorded trace is the engine's to keep; the trace has all of its sessions.
         seed: of the run. In-house: token ids; replay: starts of the sessions; trace: not used.
-        growth_tok, output_tok: the platform's declared in-house values; `spec.growth_tok` wins.
+        growth_tok, output_tok: the platform's declared in-house values; the spec's win.
 
     Raises:
         ConfigError: an unknown override, or values that contradict each other.
@@ -44,7 +45,15 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
     if spec.kind == "inhouse":
         if spec.concurrency is None:
             raise ConfigError("workload 'inhouse' needs concurrency, the number of sessions")
-        return inhouse_trace(spec.concurrency, spec.growth_tok or growth_tok, output_tok, seed, spec.scale)
+        return inhouse_trace(
+            spec.concurrency,
+            spec.growth_tok or growth_tok,
+            spec.output_tok or output_tok,
+            seed,
+            spec.scale,
+            first_tok=spec.first_tok,
+            turns=spec.turns or TURNS,
+        )
     if spec.trace_path is None:
         raise ConfigError("workload 'trace' needs trace_path, a file or a folder")
     trace = _thinned(load_trace(spec.trace_path, spec.limit_turns), spec.scale)

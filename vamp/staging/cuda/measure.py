@@ -21,16 +21,24 @@ _SELECTED = 8
 
 def event_s(work: Callable[[], Any], repeats: int = 3) -> float:
     """Median time of `work` on the current stream, after one call that is not counted."""
+    return statistics.median(events_s(work, repeats))
+
+
+def events_s(work: Callable[[], Any], repeats: int, warm: bool = True) -> list[float]:
+    """Times of `work` on the current stream.
+
+    Args:
+        warm: call it once before, uncounted.
+    """
     times: list[float] = []
-    for repeat in range(repeats + 1):
+    for _ in range(repeats + warm):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         work()
         end.record()
         end.synchronize()
-        if repeat:
-            times.append(start.elapsed_time(end) / 1e3)
-    return statistics.median(times)
+        times.append(start.elapsed_time(end) / 1e3)
+    return times[warm:]
 
 
 def measure_costs(remapper: Remapper, copier: CudaCopier, routed: CudaRouted, driver: VmmDriver) -> StagingCosts:

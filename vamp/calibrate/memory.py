@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tools.gpu.rig import Rig
+from vamp.calibrate.rig import Rig
 from vamp.memory.spans import ShardRange
 from vamp.staging.cuda.graph_nodes import NodeSwitch
 from vamp.staging.cuda.kernel import NAME
@@ -65,16 +65,21 @@ def idle_us(rig: Rig, layer: int, n_ids: int, enabled: bool = True) -> float:
 
 
 def remap_ms(rig: Rig, groups: int) -> dict[str, float]:
-    """Growing by that many groups and giving them back, milliseconds; the stream is idle."""
+    """Medians of `remap_times_ms`."""
+    return {name: statistics.median(times) for name, times in remap_times_ms(rig, groups, REPEATS).items()}
+
+
+def remap_times_ms(rig: Rig, groups: int, repeats: int) -> dict[str, list[float]]:
+    """Growing by that many groups ("grow") and giving them back ("restore"), milliseconds; the stream is idle."""
     rows: dict[str, list[float]] = {"grow": [], "restore": []}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for name, target in (("grow", groups), ("restore", 0)):
             torch.cuda.synchronize()
             started = time.perf_counter()
             rig.remap(target)
             torch.cuda.synchronize()
             rows[name].append((time.perf_counter() - started) * 1e3)
-    return {name: statistics.median(times) for name, times in rows.items()}
+    return rows
 
 
 def all_costs(rig: Rig) -> dict[str, Any]:

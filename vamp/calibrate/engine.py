@@ -19,6 +19,7 @@ VOCABULARY = (3, 75_000)
 FREE_OFFLOADING = {"c_reload_us": 0.0, "t_overhead_us": 0.0}
 HIT_TOK = 10**6
 """With free offloading and requests that hit, the pool grows when uncached blocks run short, and evicts nothing."""
+ON_CPU = {"enforce_eager": True, "mamba_ssm_cache_dtype": "float32", "kv_cache_memory_bytes": 2**28}
 WARM_STEPS = 8
 """Decode steps that are not timed."""
 
@@ -28,6 +29,8 @@ class Job:
     """Attributes:
     ratio_pct: VAMP's limit; both systems get the same configuration, since it is part of the compile cache's key.
     blocks: KV blocks at start.
+    plain_worker, vamp_worker: class names; None takes the platform's.
+    on_cpu: eager, as the CPU build needs it; plain vLLM only.
     """
 
     model: str
@@ -40,31 +43,38 @@ class Job:
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 8192
     max_model_len: int = 65_536
+    plain_worker: str | None = None
+    vamp_worker: str = "vamp.engine.worker_cuda.VampCUDAWorker"
+    on_cpu: bool = False
+    load_format: str = "dummy"
 
     def options(self) -> dict[str, Any]:
+        """Of vLLM, for the device of this host."""
         vamp = {"ratio_pct": self.ratio_pct, "staging": self.staging, "cost": self.cost or {}}
-        classes = {"worker_cls": "tools.gpu.workers.PlainWorker"}
+        classes: dict[str, Any] = {"worker_cls": self.plain_worker} if self.plain_worker else {}
         if self.system == "vamp":
-            classes = {
-                "worker_cls": "tools.gpu.workers.VampWorker",
-                "scheduler_cls": "vamp.engine.scheduler.make_scheduler",
-            }
+            classes = {"worker_cls": self.vamp_worker, "scheduler_cls": "vamp.engine.scheduler.make_scheduler"}
         return {
             "model": self.model,
             "num_gpu_blocks_override": self.blocks,
-            "additional_config": {"vamp": vamp},
-            "gpu_memory_utilization": self.gpu_memory_utilization,
             "max_num_seqs": self.max_num_seqs,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_model_len": self.max_model_len,
-            "load_format": "dummy",
+            "load_format": self.load_format,
             "skip_tokenizer_init": True,
             "dtype": "bfloat16",
             "enable_prefix_caching": True,
-            "gdn_prefill_backend": "triton",
             "disable_log_stats": True,
             "seed": 0,
+            **(ON_CPU if self.on_cpu else self._on_cuda(vamp)),
             **classes,
+        }
+
+    def _on_cuda(self, vamp: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "additional_config": {"vamp": vamp},
+            "gpu_memory_utilization": self.gpu_memory_utilization,
+            "gdn_prefill_backend": "triton",
         }
 
 
@@ -80,9 +90,10 @@ def with_depth(model: Path, depth: int | None) -> Path:
     return shallow
 
 
-def prompt(n_tok: int, seed: int) -> dict[str, list[int]]:
+def prompt(n_tok: int, seed: int, vocab_tok: int = VOCABULARY[1]) -> dict[str, list[int]]:
+    """Made-up tokens below `vocab_tok`."""
     rng = random.Random(seed)
-    return {"prompt_token_ids": [rng.randrange(*VOCABULARY) for _ in range(n_tok)]}
+    return {"prompt_token_ids": [rng.randrange(VOCABULARY[0], vocab_tok) for _ in range(n_tok)]}
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ class Engine:
         self.job = job
         self.llm = LLM(**job.options())
         core = self.llm.llm_engine.engine_core.engine_core
-        self.scheduler, self.worker = core.scheduler, core.model_executor.driver_worker.worker
+        self.scheduler, self._executor = core.scheduler, core.model_executor
         self.scheduled: list[list[int]] = []
         self.preempted = 0
         self._runs = 0
@@ -126,6 +137,16 @@ class Engine:
             return preempt(*args, **kwargs)
 
         self.scheduler.schedule, self.scheduler._preempt_request = watched, counted
+
+    @property
+    def worker(self) -> Any:
+        """In this process, where the executor runs it here (one GPU)."""
+        return self._executor.driver_worker.worker
+
+    def prompt(self, n_tok: int, seed: int) -> dict[str, list[int]]:
+        """Made-up tokens of this model's vocabulary."""
+        vocab_tok = self.llm.llm_engine.vllm_config.model_config.hf_text_config.vocab_size
+        return prompt(n_tok, seed, min(vocab_tok, VOCABULARY[1]))
 
     @property
     def pool(self) -> Any:

@@ -1,0 +1,1 @@
+"""What this host does: copies, page moves, model steps, measured and written as one profile that `sim` reads."""

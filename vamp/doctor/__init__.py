@@ -1,0 +1,1 @@
+"""What this host can run, and what holds it back."""
