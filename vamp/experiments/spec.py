@@ -23,7 +23,8 @@ class WorkloadSpec(Frozen):
         copies: repeat the sessions with salted ids (trace only).
         growth_tok: inhouse only: tokens appended per turn; None takes the platform's declared value.
         scale: 0 < scale <= 1 shrinks the number of sessions or turns; titles say so.
-        limit_turns: stop reading a trace after that many turns.
+        limit_turns: trace: stop reading after that many turns. replay, inhouse: the first so many turns of each
+            session; titles say so.
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
     """
 
