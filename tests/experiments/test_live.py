@@ -242,9 +242,8 @@ def problem_of(platform: LivePlatform, name: str) -> str:
 def test_only_the_papers_hosts_with_its_model_are_compared() -> None:
     paper, rank = (table4.Params.check(backend="cuda", platform=n) for n in ("h100_pcie_tp2", GPU.name))
     assert paper.why_not == "" and NOT_THE_PAPERS in rank.why_not
-    assert (
-        table4.measured(rank, None) == [] == fig9.measured(fig9.Params.check(backend="cuda", platform=GPU.name), None)
-    )
+    sweep = fig9.Params.check(backend="cuda", platform=GPU.name)
+    assert table4.measured(rank, None) == [] == fig9.measured(sweep, None)
     assert "one H200, one TP2 rank's shape, random weights" in rank.title("Table IV")
     recorded = table4.Params.check(backend="recorded", repeats=2)
     assert (recorded.platform, recorded.repeats) == (GPU.name, 1) and NOT_THE_PAPERS in recorded.why_not

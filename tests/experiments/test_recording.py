@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.measure.conftest import lost, request, result
+from vamp.cli import main
 from vamp.errors import ConfigError, RunError
 from vamp.experiments import recording, table4
 from vamp.experiments.ensure import ensure
@@ -123,9 +124,10 @@ def test_runs_are_chosen_by_key_backend_or_time(stored: RunStore) -> None:
         write(stored.root / "x.json", [], what="", command="")
 
 
-def test_the_command_writes_a_recording(vamp, stored: RunStore, tmp_path: Path) -> None:
-    status, out, err = vamp("record", "--out", tmp_path / "y.json", "--what", "a test", "--kind", "replay")
-    assert status == 0, err
-    assert "2 runs" in out and recording._read(tmp_path / "y.json") is not None
-    assert vamp("record", "--out", tmp_path / "z.json", "--what", "a test", "--kind", "inhouse")[0] == 2
-    assert not (tmp_path / "z.json").exists()
+def test_the_command_writes_a_recording(capsys: pytest.CaptureFixture[str], stored: RunStore, tmp_path: Path) -> None:
+    argv = ["record", "--what", "a test", "--kind"]
+    assert main([*argv, "replay", "--out", str(tmp_path / "y.json")]) == 0
+    assert "2 runs" in capsys.readouterr().out
+    assert len(recording.recordings(tmp_path)) == 1
+    assert main([*argv, "inhouse", "--out", str(tmp_path / "z.json")]) == 2
+    assert "no run to record" in capsys.readouterr().err and not (tmp_path / "z.json").exists()

@@ -40,6 +40,7 @@ class Job:
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 8192
     max_model_len: int = 65_536
+    enforce_eager: bool = False
 
     def options(self) -> dict[str, Any]:
         vamp = {"ratio_pct": self.ratio_pct, "staging": self.staging, "cost": self.cost or {}}
@@ -57,6 +58,7 @@ class Job:
             "max_num_seqs": self.max_num_seqs,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_model_len": self.max_model_len,
+            "enforce_eager": self.enforce_eager,
             "load_format": "dummy",
             "skip_tokenizer_init": True,
             "dtype": "bfloat16",
