@@ -20,9 +20,11 @@ from vamp.experiments.spec import make_spec
 from vamp.live.plan import live_command, live_environment
 from vamp.live.platform import load_live_platform
 from vamp.live.server import free_port
+from vamp.workloads.trace import FIRST_TOK
 
 START_S, STOP_S, ANSWER_S = 400.0, 60.0, 120.0
-METRICS = ("vamp_kv_blocks", "vamp_offloaded_groups", "vamp_decisions_total", "vamp_remaps_total")
+GAUGES = ("vamp_kv_blocks", "vamp_offloaded_groups")
+"""VAMP's counters have labels, and so no sample before their first increment."""
 PROMPTS, PROMPT_TOK, OUTPUT_TOK = 8, 3000, 32
 
 
@@ -78,7 +80,8 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
         )
         try:
             seen["start_s"] = round(wait_until_up(url, server), 1)
-            prompts = [[3 + (i * PROMPT_TOK + k) % 900 for k in range(PROMPT_TOK)] for i in range(PROMPTS)]
+            n_tok, span = min(PROMPT_TOK, platform.max_model_len // 2), platform.vocab_tok - FIRST_TOK
+            prompts = [[FIRST_TOK + (i * n_tok + k) * 97 % span for k in range(n_tok)] for i in range(PROMPTS)]
             body = {"model": platform.model, "prompt": prompts, "max_tokens": OUTPUT_TOK, "ignore_eos": True}
             answer = json.loads(get(f"{url}/v1/completions", body))
             seen["output_tok"] = answer["usage"]["completion_tokens"]
@@ -97,12 +100,8 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
             if seen["left"]:
                 os.killpg(server.pid, signal.SIGKILL)
     named = {line.partition("{")[0].partition(" ")[0] for line in seen["metrics"]}
-    # Counters with labels have no sample before their first increment.
-    seen["ok"] = (
-        seen["output_tok"] == PROMPTS * OUTPUT_TOK
-        and not seen["left"]
-        and named >= (set(METRICS[:2]) if options.ratio else set())
-    )
+    expected = set(GAUGES) if options.ratio else set()
+    seen["ok"] = seen["output_tok"] == PROMPTS * OUTPUT_TOK and not seen["left"] and named >= expected
     return seen
 
 
@@ -113,6 +112,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="a JSON file; the server's log lies beside it")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the server is ended, too
     seen = check(options)
     options.out.write_text(json.dumps(seen, indent=1))
     print(json.dumps({name: value for name, value in seen.items() if name not in ("command", "metrics")}))
