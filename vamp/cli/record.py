@@ -24,7 +24,7 @@ def record(
     backend: Annotated[str, typer.Option(help="Without keys: runs of this backend.")] = "cuda",
     kind: Annotated[str, typer.Option(help="Without keys: of this kind of workload, e.g. replay.")] = "",
     since: Annotated[str, typer.Option(help="Without keys: finished at or after, e.g. 2026-12-01T08:00.")] = "",
-    command: Annotated[str, typer.Option(help="What made the runs.")] = "vamp run",
+    command: Annotated[str, typer.Option(help="What made the runs.")] = "python -m tools.gpu.runs",
 ) -> None:
     """Write runs of the store, with requests, timeline and decisions, to one JSON file.
 
