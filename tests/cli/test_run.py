@@ -81,7 +81,9 @@ def test_admission_of_vllm_0_26_can_be_asked_for(vamp, stub):
         (["replay", "--platform", "h300"], "unknown platform 'h300'"),
         (["replay", "--ratio", "60"], "ratio is 60; it must be a number from 0 to 50"),
         (["replay", "--ratio", "auto"], "--ratio auto is not in this version"),
-        (["replay", "--backend", "cuda"], "backend 'cuda' is not in this version"),
+        (["replay", "--backend", "gpu"], "backend 'gpu' is not in this version"),
+        (["sweep", "--backend", "recorded", "--seed", "99"], "seed 99 was not recorded in this form"),
+        (["sweep", "--dry-run"], "only cpu and cuda start a server"),
         (
             ["replay", "--backend", "cpu", "--platform", "h100_pcie_tp2"],
             "is not for backend 'cpu'; it has: cpu_tiny_moe",
@@ -91,10 +93,9 @@ def test_admission_of_vllm_0_26_can_be_asked_for(vamp, stub):
         (["replay", "--seed", "-1"], "--seed"),
         (["replay", "--concurrency", "4"], "--concurrency 4 needs --trace"),
         (["replay", "--copies", "4"], "--copies 4 needs --trace"),
-        (["replay", "--limit-turns", "4"], "--limit-turns 4 needs --trace"),
         (["sweep", "--concurrency", "none"], "whole number of at least 1"),
         (["sweep", "--concurrency", "5000"], "workload.concurrency"),
-        (["sweep", "--copies", "2"], "need --trace"),
+        (["sweep", "--copies", "2"], "--copies 2 needs --trace"),
     ],
 )
 def test_senseless_request_is_one_line(refused, stub, argv, message):
@@ -157,3 +158,26 @@ def test_public_recordings_replay(vamp, runs, path):
     assert found["failed"] == 0
     assert found["ttft_p99_s"] > 0
     assert found["stand_in"] is False
+
+
+def test_turns_of_a_session_can_be_limited_without_a_trace(vamp, stub):
+    found = json.loads(vamp("run", "sweep", "--concurrency", "2", "--limit-turns", "3", "--json")[1])
+    assert found["spec"]["workload"]["limit_turns"] == 3
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_dry_run_says_what_would_start_and_starts_nothing(vamp, stub, backend):
+    argv = ("run", "replay", "--backend", backend, "--ratio", "15", "--limit-turns", "2", "--dry-run")
+    if backend == "cuda":
+        argv += ("--platform", "h200_tp2_rank")
+    status, out, err = vamp(*argv, "--json")
+    assert status == 0, err
+    plan = json.loads(out)
+    assert plan["command"][2] == "vamp.engine.server" and "--additional-config" in plan["command"]
+    assert plan["environment"].get("VLLM_USE_V2_MODEL_RUNNER", "0") == "0"
+    assert plan["workload"]["turns"] == 2 * plan["workload"]["sessions"] > 0
+    problems = {need["name"]: need["problem"] for need in plan["needs"]}
+    assert problems["model"] == problems["pool"] == ""
+    text = vamp(*argv)[1]
+    assert "vamp.engine.server" in text and "found  model" in text
+    assert stub.seeds == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -13,14 +14,17 @@ from hypothesis import strategies as st
 from tests.measure.conftest import request, result
 from vamp.errors import CapacityError, ConfigError
 from vamp.experiments import fig9, table1, table2, table2_live, table4
-from vamp.experiments.parameters import LIVE, platform_for, provenance
-from vamp.experiments.spec import RunSpec, make_spec
+from vamp.experiments.parameters import NOT_THE_PAPERS, find_platform, platform_for, provenance
+from vamp.experiments.spec import RunSpec, WorkloadSpec, make_spec
 from vamp.experiments.store import code_digest
-from vamp.live.platform import live_platform_names, load_live_platform
-from vamp.live.run import check_fits, live_command, live_environment, live_trace
+from vamp.live.needs import needs
+from vamp.live.plan import check_fits, live_command, live_environment, live_trace
+from vamp.live.platform import LivePlatform, live_platform_names, load_live_platform
 from vamp.live.watch import Watch
 from vamp.measure.summary import summarise
 from vamp.memory.geometry import GIB
+from vamp.sim.platforms import load_platform
+from vamp.workloads import build_trace
 from vamp.workloads.client import Scrape
 from vamp.workloads.inhouse import inhouse
 from vamp.workloads.shrink import shrunk
@@ -75,7 +79,7 @@ def test_the_server_does_not_inherit_a_simulating_workers_thread_limit(monkeypat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
-    env = live_environment()
+    env = live_environment(PLATFORM)
     assert "OMP_NUM_THREADS" not in env and "VLLM_LOGGING_LEVEL" not in env
     assert env["VLLM_CPU_OMP_THREADS_BIND"] == "0" and env["HF_HUB_OFFLINE"] == "1"
 
@@ -147,11 +151,11 @@ def test_preemptions_of_a_server_are_counted_inside_the_window() -> None:
 
 def test_a_live_backend_takes_its_own_platform() -> None:
     live = table4.Params.check(backend="cpu", platform="h100_pcie_tp2")
-    assert live.platform == live_platform_names()[0] and live.why_not == LIVE
+    assert live.platform == live_platform_names("cpu")[0] and NOT_THE_PAPERS in live.why_not
     assert "live CPU server, tiny model, random weights" in live.title("Table IV") and "lengths / 64" in live.title("x")
     assert "simulated" in table4.Params.check().title("Table IV")
     assert table4.Params.check().platform == "h100_pcie_tp2"
-    assert fig9.Params.check(backend="cpu", platform="both").sweep(live.platform) == fig9.LIVE_SWEEP
+    assert fig9.Params.check(backend="cpu", platform="both").sweep(live.platform) == PLATFORM.sweep
     assert set(provenance((live.platform,))["provenance"]) == {"declared: the scale"}
     for params in (table4.Params, fig9.Params, table2.Params):
         with pytest.raises(ConfigError, match="is not for backend 'cpu'"):
@@ -175,8 +179,82 @@ def test_table2_has_the_servers_numbers_beside_the_plans() -> None:
     row = table2_live._row(PLATFORM, 15.0, run)
     assert (row["groups"], row["groups_plan"]) == (30, 57)
     assert (row["pool_blk"], row["pool_blk_plan"]) == (222, 300)
-    assert table2.table(table2_live.pd.DataFrame([row])).loc[0, "plan"] == 300
+    assert table2_live.table(PLATFORM, table2_live.pd.DataFrame([row])).loc[0, "plan"] == 300
 
 
 def test_each_engine_has_its_own_code() -> None:
     assert code_digest("cpu") != code_digest("sim")
+
+
+GPU = load_live_platform("h200_tp2_rank")
+
+
+@pytest.mark.parametrize("name", live_platform_names("cuda"))
+def test_a_gpu_platform_is_the_machine_that_is_simulated(name: str) -> None:
+    live, simulated = load_live_platform(name), load_platform(name)
+    assert (live.kv, live.experts, live.base_blk) == (simulated.kv, simulated.experts, simulated.base_blk)
+    assert live.max_num_seqs == simulated.max_num_seqs
+    assert (live.inhouse.growth_tok, live.inhouse.output_tok) == (
+        simulated.inhouse_growth_tok,
+        simulated.inhouse_output_tok,
+    )
+    assert live.comparable is (live.checkpoint is not None) is (name != GPU.name)
+    problems = {need.name: need.problem for need in needs(live)}
+    assert problems["pool"] == "" and "devices" in problems
+    assert find_platform(name, "cuda") is live and find_platform(name, "sim") is simulated is find_platform(name)
+
+
+def test_a_rank_on_a_gpu_is_served_as_the_checks_serve_it(tmp_path) -> None:
+    asked = make_spec(backend="cuda", platform=GPU.name, ratio_pct=15, workload={"kind": "replay"})
+    command = live_command(asked, GPU, 1, tmp_path / "d.jsonl")
+    assert after(command, "--worker-cls").endswith("VampCUDAWorker") and after(command, "--load-format") == "dummy"
+    assert after(command, "--num-gpu-blocks-override") == "1288" and after(command, "--moe-backend") == "triton"
+    assert after(command, "--gdn-prefill-backend") == "triton" and "--block-size" not in command
+    assert "--enable-prefix-caching" in command and "--enforce-eager" not in command
+    env = live_environment(GPU)
+    assert env["VLLM_USE_V2_MODEL_RUNNER"] == "0" and env["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
+    assert "TORCH_COMPILE_DISABLE" not in env or "TORCH_COMPILE_DISABLE" in os.environ
+    replay = live_trace(asked, GPU)
+    check_fits(replay, GPU)
+    assert len(replay.sessions) == 48 and replay.n_turns == 48 * GPU.replay.limit_turns
+    assert sum(s.max_tok for s in replay.sessions) > GPU.base_blk * GPU.kv.block_tok  # over the cliff
+    assert sum(s.max_tok for s in replay.sessions) < GPU.max_blk(15) * GPU.kv.block_tok
+
+
+def test_a_checkpoint_is_looked_for_and_may_be_a_folder(tmp_path, monkeypatch) -> None:
+    host = load_live_platform("h100_pcie_tp2")
+    monkeypatch.setenv("VAMP_CHECKPOINT", str(tmp_path))
+    assert "VAMP_CHECKPOINT" in problem_of(host, "model")
+    (tmp_path / "config.json").write_text(json.dumps(host.hf_config | {"num_experts": 64}))
+    assert "has num_experts 64" in problem_of(host, "model")
+    (tmp_path / "config.json").write_text(json.dumps(host.hf_config))
+    assert problem_of(host, "model") == "" and host.served == str(tmp_path)
+    asked = make_spec(backend="cuda", platform=host.name, workload={"kind": "replay"})
+    command = live_command(asked, host, 1, tmp_path / "d.jsonl")
+    assert after(command, "--model") == str(tmp_path) and after(command, "--tensor-parallel-size") == "2"
+    assert "--load-format" not in command
+
+
+def problem_of(platform: LivePlatform, name: str) -> str:
+    return {need.name: need.problem for need in needs(platform)}[name]
+
+
+def test_only_the_papers_hosts_with_its_model_are_compared() -> None:
+    paper, rank = (table4.Params.check(backend="cuda", platform=n) for n in ("h100_pcie_tp2", GPU.name))
+    assert paper.why_not == "" and NOT_THE_PAPERS in rank.why_not
+    sweep = fig9.Params.check(backend="cuda", platform=GPU.name)
+    assert table4.measured(rank, None) == [] == fig9.measured(sweep, None)
+    assert "one H200, one TP2 rank's shape, random weights" in rank.title("Table IV")
+    recorded = table4.Params.check(backend="recorded", repeats=2)
+    assert (recorded.platform, recorded.repeats) == (GPU.name, 1) and NOT_THE_PAPERS in recorded.why_not
+
+
+def test_sessions_can_be_limited() -> None:
+    full, cut = (
+        build_trace(WorkloadSpec(kind="replay", limit_turns=n), seed=0, growth_tok=1, output_tok=1) for n in (None, 6)
+    )
+    assert (full.n_turns, cut.n_turns) == (2103, 48 * 6) and "first 6 turns" in cut.label
+    for was, now in zip(full.sessions, cut.sessions, strict=True):
+        assert now.turns == was.turns[:6] and np.array_equal(now.tokens.prompt(5), was.tokens.prompt(5))
+    load = WorkloadSpec(kind="inhouse", concurrency=2, limit_turns=40)
+    assert build_trace(load, seed=0, growth_tok=9, output_tok=1).label == "in-house 12-turn, c = 2"  # cuts nothing

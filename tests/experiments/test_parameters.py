@@ -36,7 +36,7 @@ def test_lists_may_come_as_text(text: str) -> None:
         (table4.Params, {"scale": 1.5}, r"parameter\.scale.*less than or equal to 1"),
         (table4.Params, {"platform": "h300"}, r"unknown platform 'h300'; known: .*h100_pcie_tp2"),
         (table4.Params, {"trace": "/nowhere/x.jsonl"}, r"trace /nowhere/x\.jsonl does not exist"),
-        (table4.Params, {"backend": "cuda"}, r"backend 'cuda' is not in this version"),
+        (table1.Params, {"backend": "cuda"}, r"this notebook does not run on backend 'cuda'"),
         (table1.Params, {"backend": "gpu"}, r"parameter\.backend"),
         (table2.Params, {"ratios": []}, r"parameter\.ratios.*at least 1"),
         (table2.Params, {"ratios": "a,b"}, r"parameter\.ratios"),

@@ -33,7 +33,7 @@ def test_results_and_table() -> None:
     assert saved.claim_lines() == "C1: match (4 of 4 deciding values)"
     assert saved.verdicts["table2.vllm.total_kv_pool"] == "not_run"
     assert len(saved.summaries) == 3
-    table = table2.table(rows).set_index("system")
+    table = table2.table(P, rows).set_index("system")
     assert table.loc["VAMP-15", "paper"] == "2.3"
     assert table2.figure(P, rows).png.stat().st_size > 5000
 
@@ -44,4 +44,4 @@ def test_another_platform_or_ratio_measures_nothing_of_the_paper() -> None:
     assert set(table2.save(other, table2.expansion(other)).verdicts.values()) == {"not_run", "cited"}
     ten = table2.Params.check(ratios=[10])
     assert table2.measured(table2.expansion(ten), ten.platform) == []
-    assert table2.table(table2.expansion(ten)).loc[0, "paper"] == ""
+    assert table2.table(ten, table2.expansion(ten)).loc[0, "paper"] == ""

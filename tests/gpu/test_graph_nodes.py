@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     import torch
 
-    from tools.gpu.rig import Rig
+    from vamp.calibrate.rig import Rig
     from vamp.staging.cuda.graph_nodes import NodeSwitch
 
 LAYERS = (1, 2)

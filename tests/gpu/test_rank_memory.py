@@ -12,7 +12,7 @@ from vamp.memory.vote import Ballot, vote
 if TYPE_CHECKING:
     import torch
 
-    from tools.gpu.rig import Rig
+    from vamp.calibrate.rig import Rig
     from vamp.engine.worker_memory_cuda import CudaRankMemory
 
 

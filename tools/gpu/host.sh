@@ -3,8 +3,8 @@
 #
 #   tools/gpu/host.sh OUT STEP...
 #
-# STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff calibrate doctor save. `idle` is what VAMP
-# costs with nothing offloaded, growth, padded graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every
+# STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff calibrate doctor serve
+# record_replay record_sweep record_fill experts save. `idle` is what VAMP costs with nothing offloaded, growth, padded graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every
 # step writes its log and its JSON to OUT and prints a short tail; a step that fails does not stop the others. Packed Python
 # packages are taken from .gpu/up.sh, compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
 set -uo pipefail
@@ -46,6 +46,13 @@ for wanted in "$@"; do
       step "$wanted" 12 400 python3 -m tools.gpu.cliff --model $MODEL --system "${wanted%_cliff}" --out "$OUT/$wanted.json" ;;
     calibrate) step calibrate 60 590 python3 -m vamp.calibrate --model $MODEL --out "$OUT/calibrate.json" ;;
     doctor) step doctor 20 120 python3 -m vamp.doctor $MODEL ;;
+    serve) step serve 30 580 python3 -m tools.gpu.serve_check --out "$OUT/serve.json" ;;
+    # RATIOS=0,15 and LEVELS=16,28 choose what is run; every finished run is in OUT at once
+    record_replay) step record_replay 30 590 python3 -m tools.gpu.runs --kind replay --ratios "${RATIOS:-0,15,20}" --out "$OUT" ;;
+    record_sweep)
+      step record_sweep 60 590 python3 -m tools.gpu.runs --kind inhouse --ratios "${RATIOS:-0,15}" ${LEVELS:+--concurrency "$LEVELS"} --out "$OUT" ;;
+    record_fill) step record_fill 30 590 python3 -m tools.gpu.runs --kind fill --ratios "${RATIOS:-0,15,20}" --out "$OUT" ;;
+    experts) step experts 20 400 python3 -m tools.gpu.experts --model $MODEL --out "$OUT/experts.json" ;;
     save) tar -C ~ -cJf - .cache/vllm .triton 2>/dev/null | split -b 15M - "$OUT/caches." && du -ch "$OUT"/caches.* | tail -1 ;;
     *) echo "unknown step $wanted" >&2; exit 2 ;;
   esac

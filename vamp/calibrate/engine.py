@@ -47,6 +47,7 @@ class Job:
     vamp_worker: str = "vamp.engine.worker_cuda.VampCUDAWorker"
     on_cpu: bool = False
     load_format: str = "dummy"
+    enforce_eager: bool = False
 
     def options(self) -> dict[str, Any]:
         """Of vLLM, for the device of this host."""
@@ -60,6 +61,7 @@ class Job:
             "max_num_seqs": self.max_num_seqs,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_model_len": self.max_model_len,
+            "enforce_eager": self.enforce_eager,
             "load_format": self.load_format,
             "skip_tokenizer_init": True,
             "dtype": "bfloat16",

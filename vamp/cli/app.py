@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 import vamp
-from vamp.cli import bench, calibrate, doctor, report, reproduce, run, serve
+from vamp.cli import bench, calibrate, doctor, record, report, reproduce, run, serve
 from vamp.errors import InvariantError, RunError, VampError, VersionError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("reproduce", cls=reproduce.ReproduceCommand)(reproduce.reproduce)
 app.add_typer(run.app, name="run")
 app.command("report")(report.report)
+app.command("record")(record.record)
 app.add_typer(bench.app, name="bench")
 app.command("calibrate")(calibrate.calibrate)
 app.command("doctor")(doctor.doctor)

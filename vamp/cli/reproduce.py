@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,10 +14,13 @@ from typer.core import TyperCommand
 
 from vamp.cli import checks, console
 from vamp.errors import ConfigError
-from vamp.experiments import cluster, notebooks
+from vamp.experiments import cluster
 from vamp.experiments.environment import usable_cores
-from vamp.experiments.kernels import Job
-from vamp.experiments.notebooks import Outcome
+from vamp.experiments.timeouts import CELL_TIMEOUT_S, START_TIMEOUT_S
+
+if TYPE_CHECKING:  # papermill and Jupyter load only here: a bare GPU host has neither, and serves and runs without
+    from vamp.experiments.kernels import Job
+    from vamp.experiments.notebooks import Outcome
 
 ENDED = ("ran", "failed")
 VERDICTS = ("match", "trend", "miss", "not_run", "cited")
@@ -64,8 +67,8 @@ def reproduce(
         str | None,
         typer.Option(metavar="ADDRESS", help="Runs go to this Ray cluster: auto, HOST:PORT or ray://HOST:PORT."),
     ] = None,
-    start_timeout: Annotated[int, typer.Option(help="Seconds for a kernel to start.")] = notebooks.START_TIMEOUT_S,
-    cell_timeout: Annotated[int, typer.Option(help="Seconds for one cell.")] = notebooks.CELL_TIMEOUT_S,
+    start_timeout: Annotated[int, typer.Option(help="Seconds for a kernel to start.")] = START_TIMEOUT_S,
+    cell_timeout: Annotated[int, typer.Option(help="Seconds for one cell.")] = CELL_TIMEOUT_S,
 ) -> int:
     """Run notebooks, paper against measured. Example: vamp reproduce table4 -p ratio 15 -p repeats 2
 
@@ -79,6 +82,8 @@ def reproduce(
     if trace is not None:
         given["trace"] = checks.existing(trace)
     checks.check_parameters(given)
+    from vamp.experiments import notebooks
+
     planned = notebooks.plan(
         notebooks.find(names or []),
         given,
@@ -117,6 +122,8 @@ def _assignments(pairs: list[str]) -> dict[str, str]:
 
 
 def _run(jobs: list[Job], parallel: int) -> list[Outcome]:
+    from vamp.experiments.notebooks import run
+
     with console.progress_bars() as bars:
         tasks = [bars.add_task(job.stem, total=1.0, start=False, detail="") for job in jobs]
 
@@ -129,7 +136,7 @@ def _run(jobs: list[Job], parallel: int) -> list[Outcome]:
                     told.add(outcome.stem)
                     bars.console.print(f"{outcome.stem}: {outcome.state} ({outcome.seconds:.0f} s)")
 
-        return notebooks.run(jobs, parallel, show)
+        return run(jobs, parallel, show)
 
 
 def _show(bars: Progress, task: TaskID, outcome: Outcome) -> None:

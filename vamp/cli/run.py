@@ -11,17 +11,19 @@ import typer
 from rich.table import Table
 
 from vamp.cli import checks, console
+from vamp.cli.dry_run import show_plans
 from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend, ensure
 from vamp.experiments.parameters import platform_for
 from vamp.experiments.progress import Progress
+from vamp.experiments.recording import origin_of
 from vamp.experiments.spec import RunSpec, make_spec
-from vamp.live.platform import MODEL
+from vamp.live.platform import LIVE_BACKENDS, load_live_platform
 from vamp.measure.records import RunResult
 from vamp.measure.summary import Summary, summarise
 
-SWEEP_CONCURRENCY = {"sim": (16, 20, 24, 28), "cpu": (4, 6, 8, 12)}
-"""Both of the paper's sweeps have sim's (section VI-C); H200-NVL goes on to 32 and 36."""
+SWEEP_CONCURRENCY = (16, 20, 24, 28)
+"""Both of the paper's sweeps have these (section VI-C), H200-NVL two more. Live platforms have their own."""
 DEFAULT_PLATFORM = "h100_pcie_tp2"
 
 app = typer.Typer(help="Run one experiment.", rich_markup_mode=None)
@@ -30,22 +32,28 @@ Trace = Annotated[Path | None, typer.Option(help="A recorded trace, file or fold
 Platform = Annotated[
     str | None,
     typer.Option(
-        help=f"Under data/platforms ({DEFAULT_PLATFORM}), or a FILE.json of vamp calibrate; for cpu under data/live."
+        help=f"Under data/platforms ({DEFAULT_PLATFORM}), or a FILE.json of vamp calibrate; cpu, cuda: under data/live."
     ),
 ]
 Backend = Annotated[
-    str, typer.Option(help="sim: vLLM's scheduler in virtual time; cpu: a live server here, tiny model, scaled down.")
+    str,
+    typer.Option(
+        help="sim: vLLM's scheduler in virtual time; cpu, cuda: a live server here; recorded: an earlier GPU run."
+    ),
 ]
 Ratio = Annotated[str, typer.Option(help="VAMP-r, percent of experts that may go, 0 to 50; 0 is plain vLLM.")]
 Seed = Annotated[int, typer.Option(min=0)]
 Copies = Annotated[int, typer.Option(min=1, help="Repeat a trace's sessions, sharing no prefix.")]
-LimitTurns = Annotated[int | None, typer.Option(min=1, help="Stop reading a trace after that many turns.")]
+LimitTurns = Annotated[int | None, typer.Option(min=1, help="Turns of a trace; without --trace, of each session.")]
 Reserve = Annotated[
     bool,
     typer.Option(
         "--reserve-full-isl",
         help="Admit only requests whose whole prompt fits, as vLLM 0.26.0 does. Off here, as in the paper.",
     ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="cpu, cuda: print the server command and the workload, check, start nothing.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -61,6 +69,7 @@ def replay(
     copies: Copies = 1,
     limit_turns: LimitTurns = None,
     reserve_full_isl: Reserve = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Replay a trace, or without --trace the seeded stand-in for the paper's 2,103 turns.
@@ -69,14 +78,13 @@ def replay(
     """
     common = _common(platform, backend, ratio, seed, reserve_full_isl)
     if trace is None:
-        for option, value in (("--concurrency", concurrency), ("--limit-turns", limit_turns)):
-            if value is not None:
-                raise ConfigError(f"{option} {value} needs --trace; the stand-in has the paper's sessions and turns")
+        if concurrency is not None:
+            raise ConfigError(f"--concurrency {concurrency} needs --trace; the stand-in has the paper's sessions")
         if copies != 1:
             raise ConfigError(f"--copies {copies} needs --trace; the stand-in has the paper's sessions and turns")
         console.err.print("no --trace: replaying the seeded stand-in for the paper's recording; nobody recorded it")
     workload = _workload(trace, "replay", concurrency, copies, limit_turns)
-    _run([make_spec(workload=workload, **common)], as_json)
+    _run([make_spec(workload=workload, **common)], as_json, dry_run)
 
 
 @app.command()
@@ -92,6 +100,7 @@ def sweep(
     copies: Copies = 1,
     limit_turns: LimitTurns = None,
     reserve_full_isl: Reserve = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Vary the concurrency of the in-house 12-turn workload, or with --trace of recorded sessions.
@@ -100,13 +109,18 @@ def sweep(
     Example: vamp run sweep --platform h200_nvl_tp4 --concurrency 28,32,36 --ratio 20
     """
     common = _common(platform, backend, ratio, seed, reserve_full_isl)
-    if trace is None and (copies != 1 or limit_turns is not None):
-        raise ConfigError("--copies and --limit-turns need --trace; the in-house workload has 12 turns a session")
-    levels = checks.concurrencies(concurrency or []) or list(SWEEP_CONCURRENCY[backend])
+    if trace is None and copies != 1:
+        raise ConfigError(f"--copies {copies} needs --trace; the in-house workload has sessions of its own")
+    levels = checks.concurrencies(concurrency or []) or _sweep(backend, common["platform"])
     _run(
         [make_spec(workload=_workload(trace, "inhouse", c, copies, limit_turns), **common) for c in levels],
         as_json,
+        dry_run,
     )
+
+
+def _sweep(backend: str, platform: str) -> list[int]:
+    return list(SWEEP_CONCURRENCY if backend == "sim" else load_live_platform(platform).sweep)
 
 
 def _common(platform: str | None, backend: str, ratio: str, seed: int, reserve_full_isl: bool) -> dict[str, Any]:
@@ -124,7 +138,7 @@ def _workload(
     trace: Path | None, kind: str, concurrency: int | None, copies: int, limit_turns: int | None
 ) -> dict[str, Any]:
     if trace is None:
-        return {"kind": kind, "concurrency": concurrency}
+        return {"kind": kind, "concurrency": concurrency, "limit_turns": limit_turns}
     path = checks.existing(trace)
     return {
         "kind": "trace",
@@ -135,10 +149,13 @@ def _workload(
     }
 
 
-_DOING = {"sim": "simulating", "cpu": "running live"}
+_DOING = {"sim": "simulating", "cpu": "running live", "cuda": "running live", "recorded": "reading"}
 
 
-def _run(specs: list[RunSpec], as_json: bool) -> None:
+def _run(specs: list[RunSpec], as_json: bool, dry_run: bool = False) -> None:
+    if dry_run:
+        show_plans(specs, as_json)
+        return
     with console.progress_bars() as bars:
         task = bars.add_task(_DOING[specs[0].backend], total=1.0, detail="")
 
@@ -158,7 +175,7 @@ def _run(specs: list[RunSpec], as_json: bool) -> None:
 
 def _object(spec: RunSpec, result: RunResult, row: Summary) -> dict[str, Any]:
     facts = {key: result.meta.get(key) for key in ("label", "stand_in", "notes", "n_sessions", "n_turns")}
-    if spec.backend == "cpu":
+    if spec.backend != "sim":
         facts |= {key: result.meta.get(key) for key in ("live", "model", "server_start_s", "n_groups_max", "pool_blk")}
     return {
         "spec": spec.model_dump(mode="json"),
@@ -185,14 +202,18 @@ def _table(specs: Sequence[RunSpec], results: Sequence[RunResult], rows: Sequenc
     table = Table(
         "",
         *columns,
-        title=f"{specs[0].system} on {specs[0].platform}, {_HOW[specs[0].backend]} (backend {specs[0].backend})",
+        title=f"{specs[0].system} on {specs[0].platform}, {_how(specs[0])} (backend {specs[0].backend})",
     )
     for name in rows[0].as_json():
         table.add_row(name, *(_cell(getattr(row, name)) for row in rows))
     return table
 
 
-_HOW = {"sim": "simulated", "cpu": f"live CPU server, {MODEL}"}
+def _how(spec: RunSpec) -> str:
+    if spec.backend == "sim":
+        return "simulated"
+    label = load_live_platform(spec.platform).label
+    return label if spec.backend in LIVE_BACKENDS else f"{label}; {origin_of(spec.platform)}"
 
 
 def _cell(value: object) -> str:

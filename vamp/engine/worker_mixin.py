@@ -41,7 +41,7 @@ class VampWorkerMixin:
             check_vllm_version()
             check_supported(vllm_config)
             self._vamp_config = config
-        super().__init__(vllm_config, *args, **kwargs)  # type: ignore[call-arg]
+        super().__init__(without_vamp(vllm_config), *args, **kwargs)  # type: ignore[call-arg]
 
     def _move_in(self, config: VampConfig, plan: PoolPlan) -> tuple[RankMemory, VmmDriver]:
         """Build the memory, move the experts into it, and have it told when they are read."""
@@ -100,6 +100,20 @@ class VampWorkerMixin:
                 "this worker serves without VAMP; give both --scheduler-cls and --worker-cls the vamp key"
             )
         return self.vamp
+
+
+def without_vamp(vllm_config: Any) -> Any:
+    """The same configuration, its parts shared, without the `vamp` key: what the model is built and compiled with.
+
+    `VllmConfig.compute_hash`, the key of the torch.compile cache, covers `additional_config`; but no setting of VAMP
+    changes a graph, since experts are read inside an opaque operator. So all ratios and plain vLLM share one cache.
+    The scheduler, which may live in the same process, keeps the configuration that it was given.
+    """
+    if "vamp" not in (vllm_config.additional_config or {}):
+        return vllm_config
+    plain = copy.copy(vllm_config)
+    plain.additional_config = {key: value for key, value in vllm_config.additional_config.items() if key != "vamp"}
+    return plain
 
 
 def _kv_tensors(kv_cache_config: Any, memory: RankMemory, driver: VmmDriver) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from vamp.errors import InvariantError
 from vamp.experiments import fig9
-from vamp.experiments.parameters import Concurrencies, OnePlatform, Ratio, RunParameters
+from vamp.experiments.parameters import Concurrencies, OnePlatform, Ratio, RunParameters, find_platform
 from vamp.experiments.spec import RunSpec
 from vamp.measure.records import RunResult
 from vamp.memory.geometry import GIB
@@ -18,7 +18,6 @@ from vamp.report import results, theme
 from vamp.report.figures import decision_scores
 from vamp.report.theme import SavedFigure
 from vamp.report.verdicts import Measured
-from vamp.sim.platforms import load_platform
 
 NOTEBOOK = "13_decisions"
 COVERS = ("decisions.*",)
@@ -27,6 +26,8 @@ COST_OF = {"evict": "C_c_us", "offload": "C_e_us", "preempt": "C_p_us", "offload
 
 
 class Params(RunParameters):
+    backends = ("sim", "cuda", "recorded")
+
     platform: OnePlatform = PAPER_PLATFORM
     ratio: Ratio = PAPER_RATIO_PCT
     concurrency: Concurrencies = (16, 32)
@@ -73,7 +74,7 @@ def check_cheapest(record: dict[str, Any]) -> None:
 
 def table(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.DataFrame:
     """One row per run: invocations, choices, medians of the two scores among evictions, and the pool."""
-    block_gib = load_platform(p.platform).kv.block_bytes / GIB
+    block_gib = find_platform(p.platform, p.backend).kv.block_bytes / GIB
     rows = []
     for spec, run in zip(specs, runs, strict=True):
         c_c, c_e = median_scores_ms(run)
@@ -94,8 +95,8 @@ def table(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.
 
 
 def invocations(run: RunResult) -> int:
-    """How often the controller was asked."""
-    return int(run.meta["invocations"])
+    """How often the controller was asked; a live server logs every time."""
+    return int(run.meta.get("invocations", len(run.decisions)))
 
 
 def count(run: RunResult, choice: str) -> int:
@@ -113,7 +114,7 @@ def median_scores_ms(run: RunResult) -> tuple[float, float]:
 
 def measured(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> list[Measured]:
     """Run 1 only (the first seed), as in the paper. A combined plan counts as offloading: experts go."""
-    if p.ratio != PAPER_RATIO_PCT or p.scale < 1:
+    if p.ratio != PAPER_RATIO_PCT or p.scale < 1 or p.uncompared:
         return []
     first = {s.workload.concurrency: run for s, run in zip(specs, runs, strict=True) if s.seed == p.seed}
     values: dict[str, float] = {}
@@ -137,7 +138,7 @@ def figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> Sa
     rows = decision_rows(specs, runs)
     both = rows.dropna(subset=["C_c_us", "C_e_us", "choice"])
     scores = pd.DataFrame({"C_c_ms": both["C_c_us"] / 1e3, "C_e_ms": both["C_e_us"] / 1e3, "choice": both["choice"]})
-    block_gib = load_platform(p.platform).kv.block_bytes / GIB
+    block_gib = find_platform(p.platform, p.backend).kv.block_bytes / GIB
     pool = pd.concat(
         [
             pd.DataFrame(
@@ -152,8 +153,8 @@ def figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> Sa
         ],
         ignore_index=True,
     )
-    heading = f"VI-D: decisions of {p.system}, {load_platform(p.platform).title}"
-    fig = decision_scores(scores, pool, heading=heading, where=theme.origin(p.backend, scale=p.scale))
+    heading = f"VI-D: decisions of {p.system}, {find_platform(p.platform, p.backend).title}"
+    fig = decision_scores(scores, pool, heading=heading, where=theme.origin(p.backend, scale=p.scale, note=p.note))
     return theme.save_figure(fig, scores, notebook=NOTEBOOK, name="scores", backend=p.backend)
 
 

@@ -1,5 +1,7 @@
 """`ensure(specs)`: results of runs, read from the store, or run by worker processes where it lacks them.
 
+Specs of the backend `recorded` are answered from data/recorded and never run.
+
 Callers (notebooks, the command line) never import an engine: it loads in spawned workers, which end with the
 call.
 """
@@ -19,14 +21,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from vamp.errors import ConfigError, RunError, VampError
-from vamp.experiments import cluster, worker
+from vamp.experiments import cluster, recording, worker
 from vamp.experiments.environment import available_memory_bytes, usable_cores
 from vamp.experiments.progress import Board, Progress, describe, publish
 from vamp.experiments.spec import RunSpec
 from vamp.experiments.store import RunStore, code_digest, pinned, run_key
 from vamp.measure.records import RunResult
 
-BACKENDS = ("sim", "cpu")
+BACKENDS = ("sim", "cpu", "cuda", "recorded")
 JOBS = "VAMP_JOBS"
 WORKER_BYTES = 3 * 2**29
 """ASSUMPTION: what one worker takes at most, the 1.5 GiB that `vamp bench sim` checks."""
@@ -51,18 +53,27 @@ def ensure(
 
     Args:
         jobs: runs at a time, over all callers of this store; None takes `$VAMP_JOBS`, else as many as cores
-            and free memory allow. Live runs go one at a time whatever it says: they share the cores. On a cluster
-            (`$VAMP_RAY` has its address) its nodes decide.
+            and free memory allow. Live runs go one at a time whatever it says: they share the cores or the GPUs.
+            On a cluster (`$VAMP_RAY` has its address) its nodes decide.
         report: receives one short line per finished run; None prints it.
         progress: called several times a second while runs are under way, besides `$VAMP_PROGRESS_FILE`.
 
     Raises:
-        ConfigError: a backend that this version does not run, a missing trace, or no sensible number of jobs.
+        ConfigError: a backend that this version does not run, a missing trace, no recording of a spec, or no sensible
+            number of jobs.
         VampError: whatever a run refuses; runs finished by then are stored.
         RunError: a worker died, or the store cannot be written.
     """
     for spec in specs:
         check_backend(spec.backend)
+    recorded = iter(recording.answers([spec for spec in specs if spec.backend == "recorded"]))
+    made = iter(_made([spec for spec in specs if spec.backend != "recorded"], jobs, report, progress))
+    return [next(recorded if spec.backend == "recorded" else made) for spec in specs]
+
+
+def _made(
+    specs: list[RunSpec], jobs: int | None, report: Report | None, progress: OnProgress | None
+) -> list[RunResult]:
     store = RunStore()
     code = {backend: code_digest(backend) for backend in {spec.backend for spec in specs}}
     fixed = [pinned(spec) for spec in specs]

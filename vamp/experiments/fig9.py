@@ -20,6 +20,7 @@ from vamp.experiments.parameters import (
     find_platform,
     platforms_of,
 )
+from vamp.experiments.recording import recorded_ones
 from vamp.experiments.spec import RunSpec, make_spec
 from vamp.measure.records import RunResult
 from vamp.report import results, theme
@@ -33,7 +34,6 @@ NOTEBOOK = "11_fig9_capacity_boundary"
 COVERS = ("fig9.*", "sweep.*")
 PAPER_RATIOS = (0.0, 15.0, 20.0, 25.0)
 COLLAPSE_FACTOR = 2.0  # a boundary is crossed where TTFT p99 exceeds so many times the platform's lowest
-LIVE_SWEEP = (4, 8)
 KEYS = {"h100_pcie_tp2": "h100", "h200_tp2_rank": "h100", "h200_nvl_tp4": "h200"}
 _SYSTEMS = {"vllm": "vLLM", "vamp15": "VAMP-15", "vamp20": "VAMP-20", "vamp25": "VAMP-25"}
 _COLUMNS = {"ttft_p99": "ttft_p99_s", "tpot": "tpot_ms"}
@@ -42,14 +42,14 @@ _COLUMNS = {"ttft_p99": "ttft_p99_s", "tpot": "tpot_ms"}
 class Params(RunParameters):
     """`concurrency`: session counts to sweep; empty takes the paper's for each platform."""
 
-    backends = ("sim", "cpu")
+    backends = ("sim", "cpu", "cuda", "recorded")
 
     platform: Platforms = "both"
     ratios: Ratios = PAPER_RATIOS
     concurrency: Concurrencies = ()
 
     def sweep(self, platform: str) -> tuple[int, ...]:
-        return self.concurrency or (LIVE_SWEEP if self.backend == "cpu" else paper_sweep(platform))
+        return self.concurrency or (self.live.sweep if self.live else paper_sweep(platform))
 
 
 def paper_sweep(platform: str) -> tuple[int, ...]:
@@ -70,14 +70,15 @@ def spec(backend: str, platform: str, ratio_pct: float, concurrency: int, seed: 
 
 
 def specs(p: Params) -> list[RunSpec]:
-    """Every platform, ratio, concurrency and seed."""
-    return [
+    """Every platform, ratio, concurrency and seed; of a recording those that it has."""
+    every = [
         spec(p.backend, platform, ratio, c, seed, p.scale)
         for platform in platforms_of(p.platform)
         for ratio in p.ratios
         for c in p.sweep(platform)
         for seed in p.seeds
     ]
+    return recorded_ones(every) if p.backend == "recorded" else every
 
 
 def cells(specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.DataFrame:
@@ -223,11 +224,13 @@ def _h200(cells: pd.DataFrame, platform: str) -> list[Measured]:
 
 
 def figure(p: Params, cells: pd.DataFrame) -> SavedFigure:
-    titles = {name: find_platform(name).title for name in platforms_of(p.platform)}
+    titles = {name: find_platform(name, p.backend).title for name in platforms_of(p.platform)}
     limits = {titles[name]: s for name, s in thresholds(cells).items()}
     columns = ["platform", "system", "concurrency", "ttft_p99_s", "ttft_p99_s_sd"]
     data = cells[columns].rename(columns={"ttft_p99_s_sd": "sd"}).replace({"platform": titles})
-    where = theme.origin(p.backend, scale=p.scale, note=f"n = {p.repeats}")
+    where = theme.origin(
+        p.backend, scale=p.scale, note="; ".join(part for part in (f"n = {p.repeats}", p.note) if part)
+    )
     fig = capacity_boundary(data, limits, heading="Fig. 9: steady-state TTFT p99 and capacity boundaries", where=where)
     return theme.save_figure(fig, data, notebook=NOTEBOOK, name="boundary", backend=p.backend)
 

@@ -20,11 +20,10 @@ from vamp import paths
 from vamp.errors import ConfigError
 from vamp.experiments.kernels import Job, execute, progress_file
 from vamp.experiments.progress import Progress, read_progress
+from vamp.experiments.timeouts import CELL_TIMEOUT_S, START_TIMEOUT_S
 
 PAPER_REPEATS = 5
 """Runs per configuration in the replay and in the sweep (Table III)."""
-START_TIMEOUT_S = 120
-CELL_TIMEOUT_S = 3600
 _POLL_S = 0.25
 _GRACE_S = 20.0
 

@@ -12,14 +12,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from vamp.config import RATIO_MAX_PCT, Frozen, explain
 from vamp.errors import ConfigError
 from vamp.experiments.ensure import check_backend
+from vamp.experiments.recording import origin_of
 from vamp.experiments.spec import Backend
-from vamp.live.platform import MODEL, LivePlatform, live_platform_names, load_live_platform
+from vamp.live.platform import LIVE_BACKENDS, LivePlatform, live_platform_names, load_live_platform
 from vamp.sim.platforms import Platform, is_calibration, load_platform, platform_names
 
 PAPER_PLATFORMS = ("h100_pcie_tp2", "h200_nvl_tp4")
 BOTH = "both"
 _ENGINES = {"sim": "simulated, vLLM's scheduler in virtual time"}
-LIVE = f"live CPU server, {MODEL}: nothing of the paper's GPUs is measured"
+RECORDED_PLATFORM = "h200_tp2_rank"
+NOT_THE_PAPERS = "nothing of the paper's GPUs is measured"
 
 
 def _known_backend(name: str) -> str:
@@ -27,17 +29,18 @@ def _known_backend(name: str) -> str:
     return name
 
 
-def find_platform(name: str) -> Platform | LivePlatform:
-    """A profile under data/platforms, or a live platform under data/live.
+def find_platform(name: str, backend: str = "") -> Platform | LivePlatform:
+    """A profile under data/platforms, or a live platform under data/live: the backend's, or whichever has that name.
 
     Raises:
         ConfigError: unknown name (the known ones are listed), or a field of the file is wrong.
     """
-    return load_live_platform(name) if name in live_platform_names() else load_platform(name)
+    live = backend in (*LIVE_BACKENDS, "recorded") or name not in platform_names()
+    return load_live_platform(name) if live and name in live_platform_names() else load_platform(name)
 
 
 def platform_for(backend: str, name: str | None, default: str) -> str:
-    """The platform to run on: the one named, else `default`, or the first live one for a live backend.
+    """The platform to run on: the one named, else `default`, or the first of the backend's own.
 
     Raises:
         ConfigError: that backend does not run on it.
@@ -45,13 +48,22 @@ def platform_for(backend: str, name: str | None, default: str) -> str:
     if backend == "sim" and name and is_calibration(name):
         load_platform(name)
         return str(Path(name).resolve())  # workers may run in another folder
-    own = live_platform_names() if backend == "cpu" else [*platform_names(), BOTH]
+    own = platforms_for(backend)
     if not name:
-        return own[0] if backend == "cpu" else default
+        return default if default in own and backend != "recorded" else own[0]
     if name not in own:
         find_platform(name)  # an unknown name is the better complaint
         raise ConfigError(f"platform {name!r} is not for backend {backend!r}; it has: {', '.join(own)}")
     return name
+
+
+def platforms_for(backend: str) -> list[str]:
+    """The backend's own; of the recorded ones the first is what was recorded here."""
+    if backend in LIVE_BACKENDS:
+        return live_platform_names(backend)
+    if backend == "recorded":
+        return sorted(live_platform_names("cuda"), key=lambda name: name != RECORDED_PLATFORM)
+    return [*platform_names(), BOTH]
 
 
 def _known_platform(name: str) -> str:
@@ -103,18 +115,48 @@ class Parameters(Frozen):
 
     def title(self, what: str) -> str:
         """`what`, and where its numbers come from, with the scale of a live server."""
-        if self.backend == "cpu":
-            scale = load_live_platform(str(getattr(self, "platform", ""))).scale
-            return f"{what}: live CPU server, {MODEL}; scaled down: {scale}"
-        return f"{what}: {_ENGINES.get(self.backend, self.backend)}"
+        if self.live is None:
+            return f"{what}: {_ENGINES.get(self.backend, self.backend)}"
+        parts = (self.live.label, self.recorded, f"scaled down: {self.live.scale}" if self.live.scale else "")
+        return f"{what}: {'; '.join(part for part in parts if part)}"
+
+    @property
+    def live(self) -> LivePlatform | None:
+        """The platform of a live or a recorded run; None for the simulator."""
+        if self.backend == "sim":
+            return None
+        return load_live_platform(str(getattr(self, "platform", "")))
+
+    @property
+    def recorded(self) -> str:
+        """On what and when, of recorded runs; "" of others."""
+        return origin_of(str(getattr(self, "platform", ""))) if self.backend == "recorded" else ""
+
+    @property
+    def note(self) -> str:
+        """For figures: what served, of live and recorded runs."""
+        return "; ".join(part for part in (self.live.label, self.recorded) if part) if self.live else ""
+
+    @property
+    def uncompared(self) -> str:
+        """Why no paper verdict is given on this platform, whatever the parameters; "" when it can be."""
+        if self.live is None or self.live.comparable:
+            return ""
+        return f"{self.note}: {NOT_THE_PAPERS}"
 
     @model_validator(mode="before")
     @classmethod
     def _fitting_platform(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """A live backend has platforms of its own: it replaces the notebook's default platform, and refuses others."""
+        """A live backend has platforms of its own: it replaces the notebook's default platform, and refuses others.
+
+        Recordings are of one run each: the default number of repeats becomes one.
+        """
         backend, field = given.get("backend", "sim"), cls.model_fields.get("platform")
         if field is None or backend == "sim":
             return given
+        repeats = cls.model_fields.get("repeats")
+        if backend == "recorded" and repeats and given.get("repeats", repeats.default) == repeats.default:
+            given = given | {"repeats": 1}
         name = given.get("platform", field.default)
         return given | {"platform": platform_for(str(backend), None if name == field.default else name, field.default)}
 
@@ -168,19 +210,19 @@ class RunParameters(Parameters):
     @property
     def why_not(self) -> str:
         """Why nothing of a run with these parameters is compared with the paper; "" when it is."""
-        if self.backend == "cpu":
-            return LIVE
+        if self.uncompared:
+            return self.uncompared
         return f"scale {self.scale:g}: not the paper's workload" if self.scale < 1 else ""
 
 
-def provenance(platforms: tuple[str, ...]) -> pd.DataFrame:
+def provenance(platforms: tuple[str, ...], backend: str = "") -> pd.DataFrame:
     """Each coefficient of the platforms, its value, and where it is from: fitted, measured or assumed.
 
     A live platform has no coefficients; what it declares is its scale.
     """
     rows = []
     for name in platforms:
-        pl = find_platform(name)
+        pl = find_platform(name, backend)
         if isinstance(pl, LivePlatform):
             rows += [(name, key, str(value), "declared: the scale") for key, value in pl.model_dump().items()]
             continue

@@ -14,7 +14,7 @@ from vamp.measure.records import RequestRecord, RunResult
 from vamp.paths import data_dir
 
 _BATCHED_TOK = 8192
-"""tools.gpu.engine's max_num_batched_tokens. Admission and asynchronous scheduling are vLLM 0.26.0's defaults there."""
+"""As vamp.calibrate.engine has it. Admission and asynchronous scheduling are vLLM 0.26.0's defaults there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ class WorkloadSpec(Frozen):
             declared value.
         first_tok, turns: inhouse only: length of the first prompt, and turns of a session; None takes the paper's.
         scale: 0 < scale <= 1 shrinks the number of sessions or turns; titles say so.
-        limit_turns: stop reading a trace after that many turns.
+        limit_turns: trace: stop reading after that many turns. replay, inhouse: the first so many turns of each
+            session; titles say so.
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
     """
 

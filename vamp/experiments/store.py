@@ -18,6 +18,7 @@ import tarfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,11 +36,13 @@ from vamp.measure.records import RunResult
 from vamp.workloads import sha256_of
 
 _SHARED = ("config.py", "engine", "measure/records.py", "memory", "policy", "profiles.py", "workloads")
+_LIVE = (*_SHARED, "cli/serve.py", "live", "staging")
 CODE = {
     "sim": (*_SHARED, "calibrate/coefficients.py", "calibrate/fit.py", "calibrate/profile.py", "sim"),
-    "cpu": (*_SHARED, "cli/serve.py", "live", "staging"),
+    "cpu": _LIVE,
+    "cuda": _LIVE,
 }
-DATA = {"sim": ("models", "platforms"), "cpu": ("models", "live")}
+DATA = {"sim": ("models", "platforms"), "cpu": ("models", "live"), "cuda": ("models", "live")}
 _HASH_CHARS = 32
 _SLOT_POLL_S = 0.1
 _REQUESTS, _TIMELINE, _DECISIONS, _PREEMPTIONS = (
@@ -101,6 +104,21 @@ def run_key(spec: RunSpec, code: str) -> str:
     return hashlib.sha256(f"{code}\n{text}".encode()).hexdigest()[:_HASH_CHARS]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run of the store with what it ran on. `spec` is as `canonical` has it."""
+
+    key: str
+    spec: dict[str, Any]
+    environment: dict[str, Any]
+    finished_utc: str
+    result: RunResult
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.result.meta
+
+
 class RunStore:
     """Folders of runs under `root`, by default `vamp.paths.runs_dir()`."""
 
@@ -158,6 +176,16 @@ class RunStore:
         except (OSError, ValueError, KeyError, TypeError) as err:
             warnings.warn(f"stored run {key} is damaged and will run again ({err})", RuntimeWarning, stacklevel=2)
             return None
+
+    def runs(self) -> list[StoredRun]:
+        """Every run that is whole, in order of their keys; damaged ones are left out, with a warning."""
+        found = []
+        for path in sorted(self.root.glob("[0-9a-f]*/run.json")):
+            result = self.read(path.parent.name)
+            if result is not None:
+                run = json.loads(path.read_text(encoding="utf-8"))
+                found.append(StoredRun(run["key"], run["spec"], run["environment"], run["finished_utc"], result))
+        return found
 
     def write(self, spec: RunSpec, key: str, code: str, result: RunResult) -> Path:
         """Store a run in one step, replacing a damaged one. Call it with the lock held.

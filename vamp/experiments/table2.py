@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from vamp.experiments import table2_live
-from vamp.experiments.parameters import LIVE, OnePlatform, Parameters, Ratios, find_platform
+from vamp.experiments.parameters import OnePlatform, Parameters, Ratios
+from vamp.live.platform import LivePlatform
 from vamp.memory.geometry import GIB
 from vamp.report import results, theme
 from vamp.report.figures import hbm_bars
@@ -19,16 +20,16 @@ COVERS = ("table2.*", "setup.h100_expansion_*", "headline.kv_pool_expansion_max"
 
 
 class Params(Parameters):
-    backends = ("sim", "cpu")
+    backends = ("sim", "cpu", "cuda", "recorded")
 
     platform: OnePlatform = "h100_pcie_tp2"
     ratios: Ratios = (0.0, 15.0, 20.0)
 
 
 def expansion(p: Params) -> pd.DataFrame:
-    """One row per ratio: groups, reclaimed and total GiB per GPU, the factor, and blocks; see `table2_live` for cpu."""
-    if p.backend == "cpu":
-        return table2_live.expansion(p.platform, p.ratios)
+    """One row per ratio: groups, reclaimed and total GiB per GPU, the factor, blocks; of servers, see `table2_live`."""
+    if p.live is not None:
+        return table2_live.expansion(p.backend, p.live, p.ratios)
     pl = load_platform(p.platform)
     return pd.DataFrame([_row(pl, ratio) for ratio in p.ratios])
 
@@ -49,10 +50,10 @@ def _row(pl: Platform, ratio_pct: float) -> dict[str, object]:
     }
 
 
-def table(rows: pd.DataFrame) -> pd.DataFrame:
+def table(p: Params, rows: pd.DataFrame) -> pd.DataFrame:
     """Table II beside the paper's, or, of a live server, beside the plan."""
-    if "pool_blk_plan" in rows:
-        return table2_live.table(rows)
+    if p.live is not None:
+        return table2_live.table(p.live, rows)
     paper = load_values()
     out = []
     for row in rows.to_dict("records"):
@@ -101,8 +102,8 @@ def measured(rows: pd.DataFrame, platform: str) -> list[Measured]:
 
 
 def figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
-    if p.backend == "cpu":
-        return _live_figure(p, rows)
+    if p.live is not None:
+        return _live_figure(p, p.live, rows)
     pl = load_platform(p.platform)
     experts_gib = pl.experts.weights_bytes / GIB
     rest_gib = pl.hbm_gib - experts_gib - pl.kv_pool_gib
@@ -124,15 +125,15 @@ def figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
     return theme.save_figure(fig, parts, notebook=NOTEBOOK, name="expansion", backend=p.backend)
 
 
-def _live_figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
-    parts = table2_live.parts(p.platform, rows)
-    heading = f"Table II's arithmetic in memory: {find_platform(p.platform).title}"
-    fig = hbm_bars(parts, heading=heading, where=theme.origin(p.backend, note="random weights"), unit="MiB")
+def _live_figure(p: Params, live: LivePlatform, rows: pd.DataFrame) -> SavedFigure:
+    parts = table2_live.parts(live, rows)
+    heading = f"Table II's arithmetic in memory: {live.title}"
+    fig = hbm_bars(parts, heading=heading, where=theme.origin(p.backend, note=p.note), unit=table2_live.unit(live))
     return theme.save_figure(fig, parts, notebook=NOTEBOOK, name="expansion", backend=p.backend)
 
 
 def save(p: Params, rows: pd.DataFrame) -> results.Results:
-    comparable = p.platform == "h100_pcie_tp2"
+    comparable = p.platform == "h100_pcie_tp2" and not p.uncompared
     return results.save(
         NOTEBOOK,
         backend=p.backend,
@@ -140,9 +141,6 @@ def save(p: Params, rows: pd.DataFrame) -> results.Results:
         covers=COVERS,
         measured=measured(rows, p.platform) if comparable else [],
         summaries=rows,
-        why_not=LIVE
-        if p.backend == "cpu"
-        else "an input here, or not asked for"
-        if comparable
-        else f"{p.platform} is not Table II's platform",
+        why_not=p.uncompared
+        or ("an input here, or not asked for" if comparable else f"{p.platform} is not Table II's platform"),
     )

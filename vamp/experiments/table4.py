@@ -55,7 +55,7 @@ def _existing(path: str) -> str:
 class Params(RunParameters):
     """`trace`: a recorded trace instead of the stand-in. `sensitivity`: also vary each assumption by 20 %."""
 
-    backends = ("sim", "cpu")
+    backends = ("sim", "cpu", "cuda", "recorded")
 
     platform: OnePlatform = "h100_pcie_tp2"
     ratio: Ratio = PAPER_RATIO_PCT
@@ -142,7 +142,7 @@ def _systems(p: Params, cells: pd.DataFrame) -> tuple[dict[str, Any], dict[str, 
 
 def measured(p: Params, cells: pd.DataFrame) -> list[Measured]:
     """Values of Table IV and of the sentences that repeat them. A replay of something else measures none."""
-    if p.trace or p.scale < 1 or p.backend == "cpu":
+    if p.trace or p.scale < 1 or p.uncompared:
         return []
     base, own = _systems(p, cells)
     out = []
@@ -185,7 +185,8 @@ def is_stand_in(runs: Sequence[RunResult]) -> bool:
 
 
 def _where(p: Params, runs: Sequence[RunResult]) -> str:
-    note = "" if is_stand_in(runs) and p.backend == "sim" else str(runs[0].meta.get("label", ""))
+    label = "" if is_stand_in(runs) and p.backend == "sim" else str(runs[0].meta.get("label", ""))
+    note = "; ".join(part for part in (p.note, label) if part)
     return theme.origin(p.backend, stand_in=is_stand_in(runs), scale=p.scale, note=note)
 
 
@@ -197,7 +198,9 @@ def cdf_figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -
         ttft = pd.to_numeric(timed["first_token_s"]) - timed["arrival_s"]
         parts.append(pd.DataFrame({"system": s.system, "seed": s.seed, "ttft_s": ttft.dropna()}))
     data = pd.concat(parts, ignore_index=True)
-    fig = ttft_cdf(data, heading=f"TTFT in the replay, {find_platform(p.platform).title}", where=_where(p, runs))
+    fig = ttft_cdf(
+        data, heading=f"TTFT in the replay, {find_platform(p.platform, p.backend).title}", where=_where(p, runs)
+    )
     return theme.save_figure(fig, data, notebook=NOTEBOOK, name="ttft_cdf", backend=p.backend)
 
 
@@ -219,7 +222,7 @@ def _binned(spec: RunSpec, run: RunResult) -> pd.DataFrame:
     last = line.groupby(edges).last()
     before = last[["hits_tok", "queries_tok"]].shift(fill_value=0)
     hits, queries = (last[c] - before[c] for c in ("hits_tok", "queries_tok"))
-    block_gib = find_platform(spec.platform).kv.block_bytes / GIB
+    block_gib = find_platform(spec.platform, spec.backend).kv.block_bytes / GIB
     return pd.DataFrame(
         {
             "system": spec.system,

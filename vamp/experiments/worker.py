@@ -60,8 +60,8 @@ def execute(spec: RunSpec, row: int = 0) -> str:
 
 
 def _run(spec: RunSpec, progress: Callable[[int, int], None]) -> RunResult:
-    """On the engine that the spec names; only that one is imported."""
-    if spec.backend == "cpu":
+    """On the engine that the spec names, a live server or the simulator; only that one is imported."""
+    if spec.backend != "sim":
         from vamp.live.run import run_live
 
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 import tempfile
@@ -13,25 +12,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vamp.cli.serve import server_command, server_environment
-from vamp.config import VampConfig
-from vamp.errors import CapacityError, RunError
+from vamp.errors import RunError
 from vamp.experiments.spec import RunSpec
-from vamp.experiments.worker import QUIET
-from vamp.live.platform import MODEL, LivePlatform, load_live_platform
-from vamp.live.server import HOST, LiveServer, free_port, serving
+from vamp.live.devices import cuda_devices
+from vamp.live.needs import check_needs
+from vamp.live.plan import check_fits, live_command, live_environment, live_trace
+from vamp.live.platform import LivePlatform, load_live_platform
+from vamp.live.server import LiveServer, free_port, serving
 from vamp.live.watch import GROUPS, Watch, value_or
 from vamp.measure.records import RequestRecord, RunResult
-from vamp.workloads import build_trace
-from vamp.workloads.assumptions import SESSIONS
 from vamp.workloads.client import ClientOptions, ReplayResult, replay_async
 from vamp.workloads.inhouse import inhouse
-from vamp.workloads.shrink import shrunk
-from vamp.workloads.standin import pick
 from vamp.workloads.trace import Trace
 
 Progress = Callable[[int, int], None]
@@ -48,93 +43,24 @@ def run_live(spec: RunSpec, progress: Progress | None = None, *, port: int | Non
         port: for the server; None takes a free one.
 
     Raises:
-        ConfigError, TraceError: bad platform, trace or port.
+        ConfigError, TraceError: bad platform, trace or port, or this machine lacks something (see `needs`).
         CapacityError: a request is longer than the model's context.
         RunError: the server did not start, or died; the message says why, from its log.
     """
     platform = load_live_platform(spec.platform)
     trace = live_trace(spec, platform)
     check_fits(trace, platform)
+    check_needs(platform)
     with _ended_by_sigterm(), _kept_on_failure() as folder:
         decisions = folder / "decisions.jsonl"
         chosen = free_port() if port is None else port
         command = live_command(spec, platform, chosen, decisions)
         began_s = time.monotonic()
-        with serving(command, live_environment(), folder / "server.log", port=chosen) as server:
+        with serving(command, live_environment(platform), folder / "server.log", port=chosen) as server:
             start_s = time.monotonic() - began_s
             done, watch = asyncio.run(_replayed(server, spec, platform, trace, progress))
         records = [json.loads(line) for line in decisions.read_text().splitlines()] if decisions.exists() else []
         return _result(spec, platform, trace, done, watch, records, start_s)
-
-
-def live_trace(spec: RunSpec, platform: LivePlatform) -> Trace:
-    """The workload at this platform's scale; its label says the scale."""
-    load = spec.workload
-    if load.kind == "replay":
-        small = platform.replay
-        changes = {"scale": load.scale * small.sessions / SESSIONS, "overrides": small.overrides | load.overrides}
-        load = load.model_copy(update=changes)
-    trace = build_trace(
-        load, seed=spec.seed, growth_tok=platform.inhouse.growth_tok, output_tok=platform.inhouse.output_tok
-    )
-    if load.kind == "inhouse":
-        return replace(trace, label=f"{trace.label}, {load.growth_tok or platform.inhouse.growth_tok} tokens a turn")
-    small = platform.replay
-    if len(trace.sessions) > small.sessions:
-        kept = pick(range(len(trace.sessions)), small.sessions)
-        trace = replace(trace, sessions=tuple(trace.sessions[i] for i in kept))
-    trace = replace(trace, label=f"{trace.label}, {len(trace.sessions)} sessions")
-    return shrunk(trace, tok_divisor=small.tok_divisor, time_divisor=small.time_divisor)
-
-
-def check_fits(trace: Trace, platform: LivePlatform) -> None:
-    """Raises CapacityError: names the session, its length and the limit."""
-    for session in trace.sessions:
-        if session.max_tok > platform.max_model_len:
-            raise CapacityError(
-                f"session {session.session_id!r} needs {session.max_tok} tokens at once, more than the server's "
-                f"context of {platform.max_model_len} on {platform.name}: shorten the trace (--limit-turns)"
-            )
-
-
-def live_command(spec: RunSpec, platform: LivePlatform, port: int, decisions: Path) -> list[str]:
-    """`vamp serve`'s command line for this run."""
-    options: dict[str, Any] = {
-        "host": HOST,
-        "port": port,
-        "served-model-name": platform.model,
-        "load-format": "dummy",
-        "block-size": platform.kv.block_tok,
-        "num-gpu-blocks-override": platform.base_blk,
-        "kv-cache-memory-bytes": platform.base_blk * platform.kv.block_bytes,
-        "max-model-len": platform.max_model_len,
-        "max-num-seqs": platform.max_num_seqs,
-        "max-num-batched-tokens": platform.max_num_batched_tokens,
-        "seed": spec.seed,
-    }
-    args = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    args += ["--enable-prompt-tokens-details", "--enable-per-request-metrics", "--disable-uvicorn-access-log"]
-    if platform.hf_overrides:
-        args += ["--hf-overrides", json.dumps(platform.hf_overrides)]
-    if not spec.reserve_full_isl:
-        args += ["--no-scheduler-reserve-full-isl"]
-    if spec.ratio_pct:
-        config = VampConfig(
-            ratio_pct=spec.ratio_pct,
-            staging=spec.staging,
-            cost=spec.cost,
-            vmm_page_bytes=platform.expert_page_bytes,
-            decision_log=str(decisions),
-        )
-        args += ["--additional-config", json.dumps({"vamp": config.model_dump()})]
-    return server_command(str(platform.model_dir), args, ratio=spec.ratio_pct, staging=spec.staging)
-
-
-def live_environment() -> dict[str, str]:
-    """This process's, less what keeps a simulating worker quiet and on one thread."""
-    inherited = {name: value for name, value in os.environ.items() if QUIET.get(name) != value}
-    offline = {name: QUIET[name] for name in ("VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE", "DO_NOT_TRACK")}
-    return server_environment(inherited | offline)
 
 
 async def _replayed(
@@ -204,9 +130,10 @@ def _result(
         preemption_s=watch.preemption_s(),
         decisions=decisions,
         meta={
-            "backend": "cpu",
+            "backend": platform.backend,
             "live": True,
-            "model": f"{platform.model}, {MODEL}",
+            "model": f"{platform.model}, {platform.label}",
+            "gpus": [asdict(device) for device in cuda_devices()],
             "system": spec.system,
             "label": trace.label,
             "stand_in": trace.stand_in,

@@ -36,7 +36,7 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
         TraceError: the recording cannot be used.
     """
     if spec.kind == "replay":
-        return standin_trace(checked_assumptions(spec.overrides), seed, spec.scale)
+        return standin_trace(checked_assumptions(spec.overrides), seed, spec.scale).limited(spec.limit_turns)
     if spec.overrides:
         raise ConfigError(
             f"workload {spec.kind!r} takes no overrides, got {', '.join(sorted(spec.overrides))}; "
@@ -45,7 +45,7 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
     if spec.kind == "inhouse":
         if spec.concurrency is None:
             raise ConfigError("workload 'inhouse' needs concurrency, the number of sessions")
-        return inhouse_trace(
+        trace = inhouse_trace(
             spec.concurrency,
             spec.growth_tok or growth_tok,
             spec.output_tok or output_tok,
@@ -54,6 +54,7 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
             first_tok=spec.first_tok,
             turns=spec.turns or TURNS,
         )
+        return trace.limited(spec.limit_turns)
     if spec.trace_path is None:
         raise ConfigError("workload 'trace' needs trace_path, a file or a folder")
     trace = _thinned(load_trace(spec.trace_path, spec.limit_turns), spec.scale)

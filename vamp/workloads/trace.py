@@ -81,6 +81,13 @@ class Trace:
     def max_tok(self) -> int:
         return max(s.max_tok for s in self.sessions)
 
+    def limited(self, turns: int | None) -> Trace:
+        """Of every session the first so many turns; None keeps all. The label says so if it matters."""
+        if turns is None or all(len(s.turns) <= turns for s in self.sessions):
+            return self
+        sessions = tuple(replace(s, turns=s.turns[:turns]) for s in self.sessions)
+        return replace(self, label=f"{self.label}, first {turns} turns of each session", sessions=sessions)
+
     def repeated(self, copies: int) -> Trace:
         """The same sessions `copies` times; copies share no prefix (ids are shifted by a per-copy salt)."""
         out: list[Session] = []
