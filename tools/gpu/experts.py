@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from tools.gpu import WORKERS
 from tools.gpu.cliff import Load
 from tools.gpu.environment import environment
 from vamp.calibrate.engine import Engine, Job

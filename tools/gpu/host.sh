@@ -4,9 +4,10 @@
 #   tools/gpu/host.sh OUT STEP...
 #
 # STEP is one of: driver tests memcheck equal12 equal48 tokens48 idle fp8 plain_cliff vamp_cliff calibrate doctor serve
-# record_replay record_sweep record_fill experts save. `idle` is what VAMP costs with nothing offloaded, growth, padded graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every
-# step writes its log and its JSON to OUT and prints a short tail; a step that fails does not stop the others. Packed Python
-# packages are taken from .gpu/up.sh, compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
+# record_replay record_sweep record_fill experts save. `idle` is what VAMP costs with nothing offloaded, growth, padded
+# graphs and the soak, at full depth; `fp8` is equal12 with FP8 weights. Every step writes its log and its JSON to OUT and
+# prints a short tail; a step that fails does not stop the others. Packed Python packages are taken from .gpu/up.sh,
+# compile caches from .gpu-cache/caches.* (pieces that `save` made), each if it is there.
 set -uo pipefail
 OUT=$1
 shift
