@@ -27,7 +27,7 @@ WARM_STEPS = 8
 @dataclass(frozen=True)
 class Job:
     """Attributes:
-    ratio_pct: VAMP's limit; both systems get the same configuration, since it is part of the compile cache's key.
+    ratio_pct: VAMP's limit.
     blocks: KV blocks at start.
     plain_worker, vamp_worker: class names; None takes the platform's.
     on_cpu: eager, as the CPU build needs it; plain vLLM only.
@@ -51,10 +51,14 @@ class Job:
 
     def options(self) -> dict[str, Any]:
         """Of vLLM, for the device of this host."""
-        vamp = {"ratio_pct": self.ratio_pct, "staging": self.staging, "cost": self.cost or {}}
-        classes: dict[str, Any] = {"worker_cls": self.plain_worker} if self.plain_worker else {}
+        own: dict[str, Any] = {"worker_cls": self.plain_worker} if self.plain_worker else {}
         if self.system == "vamp":
-            classes = {"worker_cls": self.vamp_worker, "scheduler_cls": "vamp.engine.scheduler.make_scheduler"}
+            vamp = {"ratio_pct": self.ratio_pct, "staging": self.staging, "cost": self.cost or {}}
+            own = {
+                "worker_cls": self.vamp_worker,
+                "scheduler_cls": "vamp.engine.scheduler.make_scheduler",
+                "additional_config": {"vamp": vamp},
+            }
         return {
             "model": self.model,
             "num_gpu_blocks_override": self.blocks,
@@ -68,15 +72,16 @@ class Job:
             "enable_prefix_caching": True,
             "disable_log_stats": True,
             "seed": 0,
-            **(ON_CPU if self.on_cpu else self._on_cuda(vamp)),
-            **classes,
+            **(ON_CPU if self.on_cpu else self._on_cuda()),
+            **own,
         }
 
-    def _on_cuda(self, vamp: dict[str, Any]) -> dict[str, Any]:
+    def _on_cuda(self) -> dict[str, Any]:
+        """As data/live/h200_tp2_rank.yaml has it, so that all share one compile cache."""
         return {
-            "additional_config": {"vamp": vamp},
             "gpu_memory_utilization": self.gpu_memory_utilization,
             "gdn_prefill_backend": "triton",
+            "moe_backend": "triton",
         }
 
 
