@@ -106,7 +106,11 @@ def lines(p: Params, turns: pd.DataFrame) -> str:
     out = []
     for system in theme.in_order(turns["system"]):
         first = first_eviction(turns, system)
-        said = f"blocks are gone and recomputed from turn {first}" if first else f"all blocks are there up to turn {p.turns}"
+        said = (
+            f"blocks are gone and recomputed from turn {first}"
+            if first
+            else f"all blocks are there up to turn {p.turns}"
+        )
         out.append(f"{system}: {said}")
     return "\n".join(out)
 
