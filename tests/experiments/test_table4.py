@@ -8,7 +8,7 @@ import pytest
 
 from tests.experiments.made_up import run
 from tests.report.conftest import checkout  # noqa: F401
-from vamp.experiments import sensitivity, table4
+from vamp.experiments import replays, sensitivity, table4
 from vamp.experiments.spec import RunSpec
 from vamp.measure.records import RunResult
 
@@ -107,7 +107,7 @@ def test_sensitivity_changes_one_assumption_at_a_time(monkeypatch: pytest.Monkey
     p = table4.Params.check(sensitivity=True)
     specs = sensitivity.specs(p)
     assert len(specs) == 2 * len(sensitivity.variants()) == 2 * (1 + 2 * 10)
-    assert specs[:2] == [table4.spec(p, ratio, 0, max_virtual_s=sensitivity.SPAN_S) for ratio in (0.0, 15.0)]
+    assert specs[:2] == [replays.spec(p, ratio, 0, max_virtual_s=sensitivity.SPAN_S) for ratio in (0.0, 15.0)]
     changed = [len(s.step_time) + len(s.workload.overrides) for s in specs[2:]]
     assert set(changed) == {1}
     assert len({s.model_dump_json() for s in specs}) == len(specs)

@@ -76,7 +76,7 @@ def _known_platforms(name: str) -> str:
     return name if name == BOTH else _known_platform(name)
 
 
-def _from_text(given: object) -> object:
+def from_text(given: object) -> object:
     """papermill's command line passes a list as text: `-p ratios "[0, 15]"`, or without the brackets."""
     if not isinstance(given, str):
         return given
@@ -86,7 +86,8 @@ def _from_text(given: object) -> object:
         return given
 
 
-def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sorted, each value once."""
     return tuple(sorted(set(values)))
 
 
@@ -97,12 +98,12 @@ Repeats = Annotated[int, Field(ge=1, le=100)]
 Ratio = Annotated[float, Field(gt=0, le=RATIO_MAX_PCT)]
 Ratios = Annotated[
     tuple[Annotated[float, Field(ge=0, le=RATIO_MAX_PCT)], ...],
-    BeforeValidator(_from_text),
+    BeforeValidator(from_text),
     Field(min_length=1),
-    AfterValidator(_unique),
+    AfterValidator(unique),
 ]
 Concurrencies = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=4096)], ...], BeforeValidator(_from_text), AfterValidator(_unique)
+    tuple[Annotated[int, Field(ge=1, le=4096)], ...], BeforeValidator(from_text), AfterValidator(unique)
 ]
 
 

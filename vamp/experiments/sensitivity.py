@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from vamp.experiments import table4
+from vamp.experiments import replays, table4
 from vamp.experiments.frames import run_rows
 from vamp.experiments.spec import RunSpec
 from vamp.measure.records import RunResult
@@ -45,7 +45,7 @@ def specs(p: table4.Params) -> list[RunSpec]:
     if not p.sensitivity:
         return []
     return [
-        table4.spec(p, ratio, p.seed, max_virtual_s=SPAN_S, **change)
+        replays.spec(p, ratio, p.seed, max_virtual_s=SPAN_S, **change)
         for _, change in variants()
         for ratio in (0.0, p.ratio)
     ]

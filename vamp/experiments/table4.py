@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-from pydantic import AfterValidator
 
-from vamp.errors import ConfigError
+from vamp.experiments import replays
 from vamp.experiments.frames import find, group_rows, request_rows, run_rows
-from vamp.experiments.parameters import OnePlatform, Ratio, Repeats, RunParameters, find_platform
-from vamp.experiments.spec import RunSpec, make_spec
+from vamp.experiments.parameters import Ratio, find_platform
+from vamp.experiments.replays import ReplayParameters, where
+from vamp.experiments.spec import RunSpec
 from vamp.measure.records import RunResult
 from vamp.measure.window import window_for
 from vamp.memory.geometry import GIB
@@ -46,21 +45,11 @@ EXTRA = (  # not in the paper's table
 _TIMELINE_BINS = 60
 
 
-def _existing(path: str) -> str:
-    if path and not Path(path).exists():
-        raise ConfigError(f"trace {path} does not exist; give a file or a folder, or nothing for the stand-in")
-    return str(Path(path).resolve()) if path else ""
+class Params(ReplayParameters):
+    """`sensitivity`: also vary each assumption by 20 %."""
 
 
-class Params(RunParameters):
-    """`trace`: a recorded trace instead of the stand-in. `sensitivity`: also vary each assumption by 20 %."""
-
-    backends = ("sim", "cpu", "cuda", "recorded")
-
-    platform: OnePlatform = "h100_pcie_tp2"
     ratio: Ratio = PAPER_RATIO_PCT
-    repeats: Repeats = 2
-    trace: Annotated[str, AfterValidator(_existing)] = ""
     sensitivity: bool = False
 
     @property
@@ -69,25 +58,12 @@ class Params(RunParameters):
 
     @property
     def why_not(self) -> str:
-        if self.trace:
-            return "another trace than the paper's"
         return super().why_not or (f"VAMP-{self.ratio:g} was run" if self.ratio != PAPER_RATIO_PCT else "")
-
-
-def spec(p: Params, ratio_pct: float, seed: int, **changes: Any) -> RunSpec:
-    """One run. `changes` go to the spec; `overrides` among them to the workload."""
-    overrides = changes.pop("overrides", {})
-    workload: dict[str, Any] = {"kind": "replay", "scale": p.scale, "overrides": overrides}
-    if p.trace:
-        workload = {"kind": "trace", "scale": p.scale, "trace_path": p.trace}
-    return make_spec(
-        backend=p.backend, platform=p.platform, ratio_pct=ratio_pct, seed=seed, workload=workload, **changes
-    )
 
 
 def specs(p: Params) -> list[RunSpec]:
     """vLLM and VAMP-r for every seed."""
-    return [spec(p, ratio, seed) for ratio in (0.0, p.ratio) for seed in p.seeds]
+    return replays.specs(p, (0.0, p.ratio))
 
 
 def cells(specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.DataFrame:
@@ -180,16 +156,6 @@ def _one(value_id: str, p: Params, cell: dict[str, Any], column: str) -> Measure
     return Measured(value_id, p.platform, float(cell[column]), sd if math.isfinite(sd) else None, int(cell["n"]))
 
 
-def is_stand_in(runs: Sequence[RunResult]) -> bool:
-    return any(run.meta.get("stand_in") for run in runs)
-
-
-def _where(p: Params, runs: Sequence[RunResult]) -> str:
-    label = "" if is_stand_in(runs) and p.backend == "sim" else str(runs[0].meta.get("label", ""))
-    note = "; ".join(part for part in (p.note, label) if part)
-    return theme.origin(p.backend, stand_in=is_stand_in(runs), scale=p.scale, note=note)
-
-
 def cdf_figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> SavedFigure:
     """TTFT of the requests that arrive in the measurement interval, all seeds together."""
     parts = []
@@ -199,7 +165,7 @@ def cdf_figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -
         parts.append(pd.DataFrame({"system": s.system, "seed": s.seed, "ttft_s": ttft.dropna()}))
     data = pd.concat(parts, ignore_index=True)
     fig = ttft_cdf(
-        data, heading=f"TTFT in the replay, {find_platform(p.platform, p.backend).title}", where=_where(p, runs)
+        data, heading=f"TTFT in the replay, {find_platform(p.platform, p.backend).title}", where=where(p, runs)
     )
     return theme.save_figure(fig, data, notebook=NOTEBOOK, name="ttft_cdf", backend=p.backend)
 
@@ -211,7 +177,7 @@ def timeline_figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResul
     window = window_for(chosen[0][1], chosen[0][0])
     shaded = (window.start_s, window.end_s) if window.name == "interval" else None
     heading = f"Pool, cache and preemptions in the replay, seed {p.seed}"
-    fig = timeline(data, shaded, heading=heading, where=_where(p, runs))
+    fig = timeline(data, shaded, heading=heading, where=where(p, runs))
     return theme.save_figure(fig, data, notebook=NOTEBOOK, name="timeline", backend=p.backend)
 
 

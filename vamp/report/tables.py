@@ -34,8 +34,8 @@ def with_sd(mean: float | None, sd: float | None) -> str:
 
 
 def delta(paper: Any, measured: Any) -> str:
-    """Difference in percent of the paper's value, where both are single numbers."""
-    if not isinstance(paper, int | float) or not isinstance(measured, int | float):
+    """Difference in percent of the paper's value, where both are single numbers; a statement has none."""
+    if isinstance(measured, bool) or not isinstance(paper, int | float) or not isinstance(measured, int | float):
         return ""
     return f"{(measured - paper) / abs(paper) * 100:+.0f} %" if paper else f"{measured - paper:+.3g}"
 

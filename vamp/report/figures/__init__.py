@@ -3,7 +3,23 @@
 from vamp.report.figures.boundary import capacity_boundary
 from vamp.report.figures.decisions import decision_scores
 from vamp.report.figures.hbm import hbm_bars
+from vamp.report.figures.ratios import ratio_tradeoff, slo_grid
 from vamp.report.figures.replay import timeline, ttft_cdf
+from vamp.report.figures.reuse import prefix_cliff, session_strips
 from vamp.report.figures.simcheck import ttft_pairs
+from vamp.report.figures.turns import median_by_turn, ttft_by_bin
 
-__all__ = ["capacity_boundary", "decision_scores", "hbm_bars", "timeline", "ttft_cdf", "ttft_pairs"]
+__all__ = [
+    "capacity_boundary",
+    "decision_scores",
+    "hbm_bars",
+    "median_by_turn",
+    "prefix_cliff",
+    "ratio_tradeoff",
+    "session_strips",
+    "slo_grid",
+    "timeline",
+    "ttft_by_bin",
+    "ttft_cdf",
+    "ttft_pairs",
+]

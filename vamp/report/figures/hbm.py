@@ -1,4 +1,4 @@
-"""Stacked bars of one GPU's memory (Tables I and II)."""
+"""Stacked bars of one GPU's memory (Tables I and II, Fig. 1(a))."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ PARTS = {
     "reclaimed for KV": "#E69F00",
     "KV-cache pool at start": "#F0E442",
     "other weights, activations, reserve": "#BBBBBB",
+    "dense weights": "#56B4E9",
+    "left for KV cache and the rest": "#E5E5E5",
 }
 
 
