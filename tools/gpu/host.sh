@@ -32,7 +32,7 @@ step() { # step NAME LINES SECONDS COMMAND...
 for wanted in "$@"; do
   case $wanted in
     driver) step driver 30 120 python3 -m tools.gpu.check_driver --out "$OUT/driver.json" ;;
-    tests) step tests 15 180 python3 -m pytest -q -x -p no:cacheprovider tests/gpu ;;
+    tests) step tests 40 240 python3 -m pytest -q -p no:cacheprovider tests/gpu ;;
     memcheck) step memcheck 12 110 compute-sanitizer --tool memcheck --report-api-errors no python3 -m pytest -q -p no:cacheprovider tests/gpu ;;
     equal12) step equal12 60 560 python3 -m tools.gpu.engine_check --model $MODEL --depth 12 --out "$OUT/equal12" ;;
     equal48) step equal48 60 590 python3 -m tools.gpu.engine_check --model $MODEL --out "$OUT/equal48" ;;

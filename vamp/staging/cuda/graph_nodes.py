@@ -66,11 +66,13 @@ class NodeSwitch:
         Raises:
             DriverError: a node was disabled, and cannot be enabled any more.
         """
+        found: list[Any] = []
         try:
             found = _kernel_nodes(graph, self._kernel)
             switch_nodes(instance, found[:1], False)  # to see that it can be done
         except DriverError as err:
             self.give_up(str(err))
+            switch_nodes(instance, found[:1], True)
             return []
         switch_nodes(instance, found[:1], True)
         self.n_nodes += len(found)
