@@ -48,7 +48,6 @@ _TIMELINE_BINS = 60
 class Params(ReplayParameters):
     """`sensitivity`: also vary each assumption by 20 %."""
 
-
     ratio: Ratio = PAPER_RATIO_PCT
     sensitivity: bool = False
 
