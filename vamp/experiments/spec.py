@@ -17,19 +17,22 @@ class WorkloadSpec(Frozen):
 
     Attributes:
         kind: `replay` is the seeded stand-in for the paper's 2,103-turn recording; `inhouse` the 12-turn generator of
-            section VI-C; `trace` reads `trace_path`.
-        concurrency: sessions alive at once. inhouse: the paper's c. trace: None runs every session as recorded,
-            a number keeps that many alive (a new one starts when one ends).
+            section VI-C; `agents` are live ones, whose next request depends on the reply; `lmcache` is the seeded
+            stand-in for the paper's second trace; `trace` reads `trace_path`.
+        concurrency: sessions alive at once. inhouse: the paper's c. lmcache: its sessions. trace: None runs every
+            session as recorded, a number keeps that many alive (a new one starts when one ends).
         copies: repeat the sessions with salted ids (trace only).
+        sessions: so many of a trace's sessions, repeated with salted ids where it has fewer (trace only).
         growth_tok: inhouse only: tokens appended per turn; None takes the platform's declared value.
         scale: 0 < scale <= 1 shrinks the number of sessions or turns; titles say so.
         limit_turns: stop reading a trace after that many turns.
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
     """
 
-    kind: Literal["replay", "inhouse", "trace"]
+    kind: Literal["replay", "inhouse", "trace", "agents", "lmcache"]
     concurrency: Annotated[int, Field(ge=1, le=4096)] | None = None
     copies: Annotated[int, Field(ge=1, le=1000)] = 1
+    sessions: Annotated[int, Field(ge=1, le=4096)] | None = None
     growth_tok: Annotated[int, Field(ge=1)] | None = None
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     limit_turns: Annotated[int, Field(ge=1)] | None = None
@@ -41,8 +44,8 @@ class WorkloadSpec(Frozen):
     def _consistent(self) -> WorkloadSpec:
         if (self.kind == "trace") != (self.trace_path is not None):
             raise ValueError("kind 'trace' needs trace_path, and no other kind takes it")
-        if self.kind == "inhouse" and self.concurrency is None:
-            raise ValueError("kind 'inhouse' needs concurrency")
+        if self.kind in ("inhouse", "lmcache") and self.concurrency is None:
+            raise ValueError(f"kind {self.kind!r} needs concurrency")
         return self
 
 
@@ -69,6 +72,12 @@ class RunSpec(Frozen):
     cost: CostModel = CostModel()
     step_time: dict[str, float] = Field(default_factory=dict)
     max_virtual_s: Annotated[float, Field(gt=0)] = 48 * 3600.0
+
+    @property
+    def fixed_time(self) -> bool:
+        """The run ends after `max_virtual_s`, done or not, as section VI-B's windows do; what is then under way is
+        unfinished, not failed."""
+        return self.workload.kind in ("agents", "lmcache") or self.workload.sessions is not None
 
     @property
     def system(self) -> str:

@@ -46,7 +46,7 @@ EXTRA = (  # not in the paper's table
 _TIMELINE_BINS = 60
 
 
-def _existing(path: str) -> str:
+def existing_trace(path: str) -> str:
     if path and not Path(path).exists():
         raise ConfigError(f"trace {path} does not exist; give a file or a folder, or nothing for the stand-in")
     return str(Path(path).resolve()) if path else ""
@@ -60,7 +60,7 @@ class Params(RunParameters):
     platform: OnePlatform = "h100_pcie_tp2"
     ratio: Ratio = PAPER_RATIO_PCT
     repeats: Repeats = 2
-    trace: Annotated[str, AfterValidator(_existing)] = ""
+    trace: Annotated[str, AfterValidator(existing_trace)] = ""
     sensitivity: bool = False
 
     @property

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 
+CUT = "under way when the run's time was up"
+"""Error of a request that a run of fixed length ended: unfinished, not failed."""
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """One request as the client saw it, with the server's queue time and cached tokens.

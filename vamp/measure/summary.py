@@ -20,6 +20,7 @@ class Summary:
     Attributes:
         requests: requests that arrived inside the window.
         failed: of these, the ones that failed or never finished.
+        unfinished: of these, the ones that the end of a run of fixed length cut off; not failed.
         ttft_p50_s, ttft_p90_s, ttft_p99_s, queue_mean_s: over finished requests that arrived inside the
             window; the steady rule leaves out first turns.
         tpot_ms: mean over the full run, as the paper has it for the replay.
@@ -36,6 +37,7 @@ class Summary:
 
     requests: int
     failed: int
+    unfinished: int
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
@@ -67,6 +69,7 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
     return Summary(
         requests=len(inside),
         failed=latency.n_failed(inside),
+        unfinished=latency.n_cut(inside),
         ttft_p50_s=p50,
         ttft_p90_s=p90,
         ttft_p99_s=p99,
