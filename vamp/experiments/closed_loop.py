@@ -26,7 +26,7 @@ NOTEBOOK = "08_fig6_closed_loop"
 COVERS = ("closed.*", "fig6.*", "setup.swe_tasks")
 PAPER_HOURS, PAPER_RATIO_PCT = 6.0, 15.0
 HOUR_S, BIN_S = 3600.0, 1800.0
-LEAST_HOURS = 2.0  # the regimes are steady after the first hour; the final half hour then lies well inside them
+LEAST_HOURS = 2.0  # steady from the second hour on, so that the final half hour is typical
 STATES = ("kv_util", "waiting", "preemptions", "ttft_mean_s")
 _LABELS = {
     "kv_util": "KV-cache utilisation",
@@ -141,7 +141,9 @@ def turns_table(specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> pd.DataF
 def assumptions() -> pd.DataFrame:
     """Every assumption about the agents and its value; vamp/workloads/agents.py says from what each was chosen."""
     given = AgentAssumptions()
-    return pd.DataFrame([(name, getattr(given, name)) for name in AgentAssumptions.__slots__], columns=["name", "value"])
+    return pd.DataFrame(
+        [(name, getattr(given, name)) for name in AgentAssumptions.__slots__], columns=["name", "value"]
+    )
 
 
 def measured(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult], rows: pd.DataFrame) -> list[Measured]:

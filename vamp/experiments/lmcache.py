@@ -38,7 +38,7 @@ _SYSTEMS = {"vllm": "vLLM", "vamp15": "VAMP-15", "vamp20": "VAMP-20"}
 
 
 class Params(RunParameters):
-    """`trace`: the public recording (a folder) instead of the stand-in. `sessions`: loads, the paper's are 64 and 128."""
+    """`trace`: the public recording (a folder) instead of the stand-in. `sessions`: how many run at once."""
 
     platform: OnePlatform = "h100_pcie_tp2"
     ratios: Ratios = PAPER_RATIOS

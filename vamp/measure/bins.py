@@ -19,7 +19,7 @@ def binned(result: RunResult, bin_s: float, end_s: float) -> pd.DataFrame:
     Columns: start_s; kv_util, the share of the pool's blocks that requests hold, and running and waiting, means over
     time; preemptions; ttft_mean_s and requests, of the requests whose first token came in the bin.
     """
-    edges = np.arange(round(end_s / bin_s) + 1) * bin_s
+    edges: Floats = np.arange(round(end_s / bin_s) + 1, dtype=np.float64) * bin_s
     line = result.timeline
     t_s = line["t_s"].to_numpy(dtype=np.float64)
     used = 1.0 - line["free_blk"] / (line["pool_blk"] - 1)  # without the null block, as vLLM's own gauge
@@ -52,4 +52,5 @@ def time_means(t_s: Floats, values: Floats, edges: Floats) -> Floats:
     inside = np.clip(edges, t_s[0], t_s[-1])
     covered = np.diff(inside)
     sums = np.diff(np.interp(inside, t_s, area))
-    return np.divide(sums, covered, out=np.full(len(covered), math.nan), where=covered > 0)
+    means: Floats = np.divide(sums, covered, out=np.full(len(covered), math.nan), where=covered > 0)
+    return means

@@ -12,11 +12,11 @@ from vamp.workloads.trace import Tokens, Trace, Turn
 
 
 class Sent(NamedTuple):
-    """A request as it is sent. `index` and `turn` name it when it completes; `reply` is what the model will say."""
+    """A request as it is sent. `who` and `turn` name it when it completes; `reply` is what the model will say."""
 
     at_s: float
     session_id: str
-    index: int
+    who: int
     turn: int
     asked: Turn
     prompt: Tokens
@@ -35,7 +35,7 @@ class Source(Protocol):
         """The earliest."""
         ...
 
-    def completed(self, index: int, turn: int, now_s: float) -> bool:
+    def completed(self, who: int, turn: int, now_s: float) -> bool:
         """A turn completed. True when the session is over."""
         ...
 
@@ -68,9 +68,9 @@ class Arrivals:
         s = self.sessions[i]
         return Sent(at_s, s.session_id, i, turn, s.turns[turn], s.tokens.prompt(turn), s.tokens.output(turn))
 
-    def completed(self, index: int, turn: int, now_s: float) -> bool:
-        if turn + 1 < len(self.sessions[index].turns):
-            self._push(index, turn + 1, now_s)
+    def completed(self, who: int, turn: int, now_s: float) -> bool:
+        if turn + 1 < len(self.sessions[who].turns):
+            self._push(who, turn + 1, now_s)
             return False
         if self._pending:
             j = self._pending.popleft()
@@ -102,10 +102,10 @@ class AgentArrivals:
         reply = self._replies[i] = sampled_reply(agent, at_s, self._seed)
         return Sent(at_s, agent.session_id, i, agent.turn, agent.asked, agent.prompt(), reply)
 
-    def completed(self, index: int, turn: int, now_s: float) -> bool:
-        agent = self._agents[index]
-        if agent.hear(self._replies.pop(index)):
-            heapq.heappush(self._heap, (now_s + agent.asked.think_s, index))
+    def completed(self, who: int, turn: int, now_s: float) -> bool:
+        agent = self._agents[who]
+        if agent.hear(self._replies.pop(who)):
+            heapq.heappush(self._heap, (now_s + agent.asked.think_s, who))
             return False
         if self._pending:
             heapq.heappush(self._heap, (now_s, self._pending.popleft()))

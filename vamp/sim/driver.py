@@ -36,7 +36,7 @@ class Live:
     """A request under way."""
 
     record: RequestRecord
-    index: int
+    who: int
     reply: list[int]
 
 
@@ -84,7 +84,7 @@ class Driver:
         self._queue: deque[InFlight] = deque()
         self._device_free_s = 0.0
         self._noise = self._noise_factors(noise_sd, seed)
-        self._groups = self._empty = 0
+        self._groups = self._empty = self._step_tok = 0
 
     @staticmethod
     def _noise_factors(sd: float, seed: int) -> Iterator[float]:
@@ -111,11 +111,11 @@ class Driver:
     def _admit(self) -> None:
         now_s = self.clock.now_s()
         while self.arrivals and self.arrivals.next_s <= now_s:
-            at_s, session_id, index, turn, asked, prompt, reply = self.arrivals.pop()
+            at_s, session_id, who, turn, asked, prompt, reply = self.arrivals.pop()
             request_id = f"{session_id}/{turn}"
             record = RequestRecord(session_id, turn, asked.prompt_tok, asked.output_tok, at_s, now_s)
             self.records.append(record)
-            self.live[request_id] = Live(record, index, reply.tolist())
+            self.live[request_id] = Live(record, who, reply.tolist())
             self.scheduler.add_request(self.make_request(request_id, prompt.tolist(), asked.output_tok))
 
     def _schedule(self) -> bool:
@@ -143,6 +143,7 @@ class Driver:
             record = self.live[request_id].record
             if record.scheduled_s is None:
                 record.scheduled_s = now_s
+        self._step_tok = prefill + decode
         end_s = self._execute(StepLoad(prefill, decode, context))
         self._queue.append(InFlight(output, ids, samples, end_s))
         return len(self._queue) < self.depth
@@ -228,7 +229,7 @@ class Driver:
             return False
         record.finish_s = now_s
         del self.live[item.request_id]
-        self.arrivals.completed(live.index, record.turn, now_s)
+        self.arrivals.completed(live.who, record.turn, now_s)
         return True
 
     def _sample(self) -> None:
@@ -249,6 +250,7 @@ class Driver:
                 output_tok=self.output_tok,
                 compute_s=self.compute_s,
                 exposed_staging_s=self.exposed_s,
+                step_tok=self._step_tok,
             )
         )
 

@@ -38,7 +38,7 @@ Spread = Annotated[float, Field(ge=0, le=3)]
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class AgentAssumptions:
-    """Each value is an assumption and says from what it was chosen. Spreads are standard deviations of the logarithm."""
+    """Each value is an assumption and says from what it was chosen. Spreads are of the logarithm."""
 
     tasks: Annotated[int, Field(ge=1, le=4096)] = 48
     """Printed: 48 tasks."""

@@ -55,7 +55,7 @@ FAMILIES = (
 class LmcacheAssumptions:
     """Each value is an assumption and says from what it was chosen."""
 
-    prompt_factor: Annotated[float, Field(gt=0, le=100)] = 1.0
+    prompt_factor: Annotated[float, Field(gt=0, le=100)] = 4.2
     """ASSUMPTION: how much longer first prompts and what turns append are than in the public files. Fitted to the vLLM
     row at 128 sessions: TTFT p99 and preemptions."""
     trace_seed: Annotated[int, Field(ge=0)] = 0

@@ -2,9 +2,21 @@
 
 from vamp.report.figures.boundary import capacity_boundary
 from vamp.report.figures.closed_loop import closed_loop_bins
-from vamp.report.figures.decisions import decision_scores
+from vamp.report.figures.decisions import decision_scores, decision_steps
 from vamp.report.figures.hbm import hbm_bars
+from vamp.report.figures.layers import copy_hiding, layer_union
 from vamp.report.figures.replay import timeline, ttft_cdf
 from vamp.report.figures.tradeoff import load_tradeoff
 
-__all__ = ["capacity_boundary", "closed_loop_bins", "decision_scores", "hbm_bars", "load_tradeoff", "timeline", "ttft_cdf"]
+__all__ = [
+    "capacity_boundary",
+    "closed_loop_bins",
+    "copy_hiding",
+    "decision_scores",
+    "decision_steps",
+    "hbm_bars",
+    "layer_union",
+    "load_tradeoff",
+    "timeline",
+    "ttft_cdf",
+]
