@@ -51,7 +51,9 @@ def rows(p: Params) -> pd.DataFrame:
         for ratio in p.ratios:
             for n_tok in p.tokens:
                 load = load_of(n_tok, p.context_tok)
-                found.append({"title": pl.title, "ratio_pct": ratio, "n_tok": n_tok} | _step(pl, load, ratio))
+                step = "decoding" if load.decode_seqs else "prompt chunk"
+                row = {"title": pl.title, "step": step, "ratio_pct": ratio, "n_tok": n_tok}
+                found.append(row | _step(pl, load, ratio))
     return pd.DataFrame(found)
 
 

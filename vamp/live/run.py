@@ -11,9 +11,9 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,19 @@ from vamp.experiments.worker import QUIET
 from vamp.live.platform import MODEL, LivePlatform, load_live_platform
 from vamp.live.server import HOST, LiveServer, free_port, serving
 from vamp.live.watch import GROUPS, Watch, value_or
-from vamp.measure.records import RequestRecord, RunResult
+from vamp.measure.records import CUT, RequestRecord, RunResult
 from vamp.workloads import build_trace
+from vamp.workloads.agents import agent_assumptions, team
 from vamp.workloads.assumptions import SESSIONS
-from vamp.workloads.client import ClientOptions, ReplayResult, replay_async
+from vamp.workloads.client import (
+    AgentTalk,
+    ClientOptions,
+    RecordedTalk,
+    ReplayResult,
+    Talk,
+    converse_async,
+    replay_async,
+)
 from vamp.workloads.inhouse import inhouse
 from vamp.workloads.shrink import shrunk
 from vamp.workloads.standin import pick
@@ -53,8 +62,7 @@ def run_live(spec: RunSpec, progress: Progress | None = None, *, port: int | Non
         RunError: the server did not start, or died; the message says why, from its log.
     """
     platform = load_live_platform(spec.platform)
-    trace = live_trace(spec, platform)
-    check_fits(trace, platform)
+    load = live_load(spec, platform)
     with _ended_by_sigterm(), _kept_on_failure() as folder:
         decisions = folder / "decisions.jsonl"
         chosen = free_port() if port is None else port
@@ -62,9 +70,53 @@ def run_live(spec: RunSpec, progress: Progress | None = None, *, port: int | Non
         began_s = time.monotonic()
         with serving(command, live_environment(), folder / "server.log", port=chosen) as server:
             start_s = time.monotonic() - began_s
-            done, watch = asyncio.run(_replayed(server, spec, platform, trace, progress))
+            done, watch = asyncio.run(_conversed(server, spec, platform, load, progress))
         records = [json.loads(line) for line in decisions.read_text().splitlines()] if decisions.exists() else []
-        return _result(spec, platform, trace, done, watch, records, start_s)
+        return _result(spec, platform, load, done, watch, records, start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLoad:
+    """Who talks to the server. `n_turns` is None where nobody knows how many turns there will be."""
+
+    talks: Sequence[Talk]
+    label: str
+    stand_in: bool
+    notes: dict[str, int | float | str]
+    at_once: int | None
+    n_turns: int | None
+    run_s: float | None
+
+
+def live_load(spec: RunSpec, platform: LivePlatform) -> LiveLoad:
+    """Recorded sessions or agents at this platform's scale.
+
+    Raises:
+        CapacityError: a request is longer than the model's context.
+    """
+    load = spec.workload
+    if load.kind == "agents":
+        return _live_agents(spec, platform)
+    trace = live_trace(spec, platform)
+    check_fits(trace, platform)
+    ordered = sorted(trace.sessions, key=lambda session: session.start_s)
+    talks = [RecordedTalk(session, platform.vocab_tok, carry_replies=False) for session in ordered]
+    at_once = load.concurrency if load.kind == "trace" else None
+    run_s = spec.max_virtual_s if spec.fixed_time else None
+    return LiveLoad(talks, trace.label, trace.stand_in, trace.notes, at_once, trace.n_turns, run_s)
+
+
+def _live_agents(spec: RunSpec, platform: LivePlatform) -> LiveLoad:
+    small = platform.replay
+    assumed = (
+        agent_assumptions(spec.workload.overrides)
+        .shrunk(agents=small.sessions, tok_divisor=small.tok_divisor, time_divisor=small.time_divisor)
+        .scaled(spec.workload.scale)
+    )
+    _fits("any agent", assumed.longest_tok, platform)
+    talks = [AgentTalk(agent) for agent in team(assumed, spec.seed, platform.vocab_tok)]
+    label = f"{assumed.label}, lengths / {small.tok_divisor}, times / {small.time_divisor:g}"
+    return LiveLoad(talks, label, True, {}, assumed.agents, None, spec.max_virtual_s)
 
 
 def live_trace(spec: RunSpec, platform: LivePlatform) -> Trace:
@@ -90,11 +142,15 @@ def live_trace(spec: RunSpec, platform: LivePlatform) -> Trace:
 def check_fits(trace: Trace, platform: LivePlatform) -> None:
     """Raises CapacityError: names the session, its length and the limit."""
     for session in trace.sessions:
-        if session.max_tok > platform.max_model_len:
-            raise CapacityError(
-                f"session {session.session_id!r} needs {session.max_tok} tokens at once, more than the server's "
-                f"context of {platform.max_model_len} on {platform.name}: shorten the trace (--limit-turns)"
-            )
+        _fits(session.session_id, session.max_tok, platform)
+
+
+def _fits(session_id: str, n_tok: int, platform: LivePlatform) -> None:
+    if n_tok > platform.max_model_len:
+        raise CapacityError(
+            f"session {session_id!r} needs {n_tok} tokens at once, more than the server's "
+            f"context of {platform.max_model_len} on {platform.name}: shorten the trace (--limit-turns)"
+        )
 
 
 def live_command(spec: RunSpec, platform: LivePlatform, port: int, decisions: Path) -> list[str]:
@@ -137,19 +193,20 @@ def live_environment() -> dict[str, str]:
     return server_environment(inherited | offline)
 
 
-async def _replayed(
-    server: LiveServer, spec: RunSpec, platform: LivePlatform, trace: Trace, progress: Progress | None
+async def _conversed(
+    server: LiveServer, spec: RunSpec, platform: LivePlatform, load: LiveLoad, progress: Progress | None
 ) -> tuple[ReplayResult, Watch]:
-    """The replay, watched; an error as soon as the server is gone."""
+    """The sessions, watched; an error as soon as the server is gone."""
     options = ClientOptions(
         server.url,
         model=platform.model,
         return_token_ids=True,
-        concurrency=spec.workload.concurrency if spec.workload.kind == "trace" else None,
+        concurrency=load.at_once,
+        max_run_s=load.run_s,
         request_timeout_s=REQUEST_TIMEOUT_S,
         vocab_tok=platform.vocab_tok,
     )
-    await _warm_up(options)
+    await _warm_up(replace(options, max_run_s=None))
     began_s = time.monotonic()
     watch = Watch(server.url, lambda: time.monotonic() - began_s, platform.base_blk)
     await watch.sample()
@@ -158,25 +215,36 @@ async def _replayed(
     def on_turn(record: RequestRecord) -> None:
         nonlocal n_done
         n_done += 1
-        if progress:
-            progress(n_done, trace.n_turns)
+        if progress and load.n_turns:
+            progress(n_done, load.n_turns)
+        elif progress and load.run_s:
+            progress(int(time.monotonic() - began_s), int(load.run_s))
 
+    of_all = f" of {load.n_turns}" if load.n_turns else ""
     sampling = asyncio.create_task(watch.keep_sampling())
-    replaying = asyncio.create_task(replay_async(trace, options, on_turn))
+    replaying = asyncio.create_task(converse_async(load.talks, options, on_turn))
     try:
         while not replaying.done():
             await asyncio.wait([replaying], timeout=_CHECK_S)
             if server.ended:
-                raise RunError(server.obituary(f"after {n_done} of {trace.n_turns} turns"))
-        done = await replaying
+                raise RunError(server.obituary(f"after {n_done} turns{of_all}"))
+        done = _cut_off(await replaying) if spec.fixed_time else await replaying
         if done.failures and not await asyncio.to_thread(server.healthy):
-            raise RunError(server.obituary(f"after {n_done} of {trace.n_turns} turns"))
+            raise RunError(server.obituary(f"after {n_done} turns{of_all}"))
         await watch.sample()
     finally:
         for task in (sampling, replaying):
             task.cancel()
         await asyncio.gather(sampling, replaying, return_exceptions=True)
     return done, watch
+
+
+def _cut_off(done: ReplayResult) -> ReplayResult:
+    """What was under way when the time was up is unfinished, not failed."""
+    for record in done.requests:
+        if done.stopped and record.error == done.stopped:
+            record.error = CUT
+    return done
 
 
 async def _warm_up(options: ClientOptions) -> None:
@@ -189,7 +257,7 @@ async def _warm_up(options: ClientOptions) -> None:
 def _result(
     spec: RunSpec,
     platform: LivePlatform,
-    trace: Trace,
+    load: LiveLoad,
     done: ReplayResult,
     watch: Watch,
     decisions: list[dict[str, Any]],
@@ -208,12 +276,12 @@ def _result(
             "live": True,
             "model": f"{platform.model}, {MODEL}",
             "system": spec.system,
-            "label": trace.label,
-            "stand_in": trace.stand_in,
-            "notes": trace.notes,
-            "n_sessions": len(trace.sessions),
-            "n_turns": trace.n_turns,
-            "unsent_turns": done.unsent_turns,
+            "label": load.label,
+            "stand_in": load.stand_in,
+            "notes": load.notes,
+            "n_sessions": len(load.talks),
+            "n_turns": load.n_turns or len(done.turns),
+            "unsent_turns": (load.n_turns or len(done.turns)) - len(done.turns),
             "failures": dict(done.failures),
             "wall_s": round(done.wall_s, 3),
             "server_start_s": round(start_s, 1),

@@ -1,7 +1,7 @@
 """A seeded stand-in for the paper's LMCache trace, used where no recording is given.
 
-The public LMCache agent sessions are of three kinds. Their counts and means (`FAMILIES`) are reproduced; only their
-prompts are made longer by one factor, because as published they hold less than the base pool and never press on it.
+The public LMCache agent sessions are of three kinds. Their counts and means (`FAMILIES`) are reproduced; only what
+their turns append is made longer by one factor: as published they hold less than the base pool and never press on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vamp.workloads.assumptions import Floats, checked_overrides
 from vamp.workloads.trace import FIRST_TOK, VOCAB_TOK, GrowingTokens, Session, Trace, Turn
 
 FITTED_TO = ("lmcache.128.vllm.ttft_p99", "lmcache.128.vllm.preemptions")
-"""The vLLM values that `prompt_factor` was chosen by. Every value of VAMP and of 64 sessions is held out."""
+"""The vLLM values that `growth_factor` was chosen by. Every value of VAMP and of 64 sessions is held out."""
 TURNS_MIN, TURNS_MAX = 3, 44  # shortest and longest public session
 _TURNS_SD = 0.5
 _GROWTH_SD = 1.0
@@ -55,9 +55,9 @@ FAMILIES = (
 class LmcacheAssumptions:
     """Each value is an assumption and says from what it was chosen."""
 
-    prompt_factor: Annotated[float, Field(gt=0, le=100)] = 4.2
-    """ASSUMPTION: how much longer first prompts and what turns append are than in the public files. Fitted to the vLLM
-    row at 128 sessions: TTFT p99 and preemptions."""
+    growth_factor: Annotated[float, Field(gt=0, le=100)] = 6.0
+    """ASSUMPTION: how many times longer what a turn appends is than in the public files; first prompts are theirs.
+    Fitted to the vLLM row at 128 sessions: TTFT p99 and preemptions."""
     trace_seed: Annotated[int, Field(ge=0)] = 0
     """ASSUMPTION: seed of the draws."""
 
@@ -77,7 +77,7 @@ def lmcache_standin(overrides: dict[str, float], sessions: int, seed: int) -> Tr
     starts = np.random.default_rng(seed).uniform(0.0, 1.0, sessions)
     placed = [Session(s.session_id, s.turns, s.tokens, float(start)) for s, start in zip(made, starts, strict=True)]
     label = f"stand-in for the LMCache trace, {sessions} sessions"
-    return Trace(label, tuple(placed), stand_in=True, notes={"prompt_factor": assumed.prompt_factor})
+    return Trace(label, tuple(placed), stand_in=True, notes={"growth_factor": assumed.growth_factor})
 
 
 def _spread(i: int, n: int) -> int:
@@ -89,8 +89,8 @@ def _session(kind: Family, index: int, assumed: LmcacheAssumptions) -> Session:
     rng = np.random.default_rng([assumed.trace_seed, index])
     n = int(np.clip(round(_lognormal(rng, kind.turns / kind.sessions, _TURNS_SD, 1)[0]), TURNS_MIN, TURNS_MAX))
     reply = np.clip(np.rint(_lognormal(rng, kind.reply_tok, kind.reply_sd, n)), 1, _REPLY_MAX_TOK).astype(int)
-    first = max(1, round(kind.first_tok * assumed.prompt_factor))
-    grown = np.rint(_lognormal(rng, kind.growth_tok * assumed.prompt_factor, _GROWTH_SD, n)).astype(int)
+    first = round(kind.first_tok)
+    grown = np.rint(_lognormal(rng, kind.growth_tok * assumed.growth_factor, _GROWTH_SD, n)).astype(int)
     grown = np.maximum(grown, reply + 1)  # a prompt holds the reply before it
     prompt = first + np.concatenate([[0], np.cumsum(grown[:-1])])
     think = np.concatenate([[0.0], _lognormal(rng, kind.think_s, kind.think_sd, n)[:-1]])

@@ -77,7 +77,7 @@ def decision_steps(steps: pd.DataFrame, *, heading: str, where: str) -> Figure:
         costs.plot([], [], "o", mfc="none", color="black", markersize=7, mew=0.7, label="chosen")
         costs.set(yscale="log", ylabel="estimated cost (ms)")
         theme.plain_ticks(costs.yaxis)
-        costs.legend(loc="best", ncols=5)
+        fig.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=5)
         gap.bar(steps["number"], steps["gap_blk"], color="#999999")
         gap.set_ylabel("gap (blocks)")
         pool.step(steps["number"], steps["pool_gib"], where="post", color=theme.COLORS["VAMP-20"])

@@ -38,7 +38,7 @@ def copy_hiding(rows: pd.DataFrame, *, heading: str, where: str) -> Figure:
     """Time of a layer's compute and of the copy that has to hide behind it, one panel per platform, log axes.
 
     Args:
-        rows: columns title, n_tok, ratio_pct, compute_ms and copy_ms, per layer.
+        rows: columns title, step (a line each), n_tok, ratio_pct, compute_ms and copy_ms, per layer.
     """
     platforms = list(dict.fromkeys(rows["title"]))
     with theme.style():
@@ -48,14 +48,14 @@ def copy_hiding(rows: pd.DataFrame, *, heading: str, where: str) -> Figure:
             _hiding_panel(ax, rows[rows["title"] == name])
             ax.set_title(name)
         axes[0].set_ylabel("time per layer (ms)")
-        axes[0].legend(loc="upper left")
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
         theme.title(fig, heading, where)
     return fig
 
 
 def _hiding_panel(ax: Axes, rows: pd.DataFrame) -> None:
-    compute = rows.drop_duplicates("n_tok")
-    ax.plot(compute["n_tok"], compute["compute_ms"], color="black", marker="o", markersize=3, label="layer's compute")
+    for (step, of), mark in zip(rows.drop_duplicates("n_tok").groupby("step", sort=False), "os", strict=False):
+        ax.plot(of["n_tok"], of["compute_ms"], color="black", marker=mark, markersize=3, label=f"{step}: compute")
     for ratio, of in rows.groupby("ratio_pct"):
         system = f"VAMP-{ratio:g}"
         ax.plot(of["n_tok"], of["copy_ms"], color=theme.color(system), linestyle="--", label=f"{system}: copy")
