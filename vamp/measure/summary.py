@@ -37,7 +37,6 @@ class Summary:
 
     requests: int
     failed: int
-    unfinished: int
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
@@ -55,6 +54,7 @@ class Summary:
     window_start_s: float
     window_end_s: float
     window_note: str
+    unfinished: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; NaN becomes null."""
@@ -69,7 +69,6 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
     return Summary(
         requests=len(inside),
         failed=latency.n_failed(inside),
-        unfinished=latency.n_cut(inside),
         ttft_p50_s=p50,
         ttft_p90_s=p90,
         ttft_p99_s=p99,
@@ -87,6 +86,7 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
         window_start_s=win.start_s,
         window_end_s=win.end_s,
         window_note=win.note,
+        unfinished=latency.n_cut(inside),
     )
 
 

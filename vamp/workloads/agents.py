@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 from vamp.workloads.assumptions import checked_overrides
 from vamp.workloads.trace import FIRST_TOK, VOCAB_TOK, Tokens, Turn
 
+TASKS = 48
 REPLY_MIN_TOK = 8
 TOOL_MIN_TOK = 16
 FITTED_TO = (
@@ -46,7 +47,7 @@ class AgentAssumptions:
     and mean TTFT of the last half hour and its mean TTFT of the first. No value of VAMP counted.
     """
 
-    tasks: Annotated[int, Field(ge=1, le=4096)] = 48
+    tasks: Annotated[int, Field(ge=1, le=4096)] = TASKS
     """Printed: 48 tasks."""
     agents: Annotated[int, Field(ge=1, le=4096)] = 24
     """ASSUMPTION: tasks worked on at once; when one is done, its agent takes the next. Fitted to the vLLM values of
