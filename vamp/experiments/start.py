@@ -60,7 +60,7 @@ def entry(path: Path) -> Entry:
     title = text.splitlines()[0].removeprefix("# ")
     see = " ".join(text.partition(_SEE)[2].split("\n\n")[0].split())
     claims = tuple(claim.id for claim in load_claims() if path.stem in claim.notebooks)
-    return Entry(path.stem, title, see[:1].upper() + see[1:], claims)
+    return Entry(path.stem, title, see, claims)
 
 
 def quick_look() -> pd.DataFrame:
