@@ -27,9 +27,9 @@ def made(p: closed_loop.Params) -> tuple[list[RunSpec], list[RunResult], pd.Data
         one.timeline["waiting"] = 5.0 if slow else 0.0
         one.preemption_s = [i * p.run_s / 2400 for i in range(2400)] if slow else [5.0]
         q = one.requests
-        stretch = p.run_s / float(q["finish_s"].max())
+        later_s = q["arrival_s"] * (p.run_s / float(q["finish_s"].max()) - 1)
         for column in ("arrival_s", "first_token_s", "finish_s"):
-            q[column] = q["arrival_s"] * stretch + (q[column] - q["arrival_s"])
+            q[column] += later_s
         one.meta |= {"label": "test data"}
         runs.append(one)
     return specs, runs, closed_loop.bins(p, specs, runs)
@@ -99,6 +99,13 @@ def test_a_live_run_is_shortened_as_its_platform_says() -> None:
     assert p.platform == "cpu_tiny_moe"
     with pytest.raises(ConfigError, match="hours"):
         closed_loop.Params.check(hours=0)
+
+
+def test_a_bin_without_a_first_token_gives_no_mean() -> None:
+    specs, runs, rows = made(P)
+    rows.loc[(rows["system"] == "VAMP-15") & (rows["start_s"] == rows["start_s"].max()), "ttft_mean_s"] = float("nan")
+    own = {m.id for m in closed_loop.measured(P, specs, runs, rows)}
+    assert "closed.final.vamp15.ttft_mean" not in own and "closed.final.vllm.ttft_mean" in own
 
 
 def test_every_assumption_is_shown() -> None:

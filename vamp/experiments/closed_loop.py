@@ -150,7 +150,8 @@ def measured(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult], row
     """Values of Fig. 6 and of the text; none of a scaled or a live workload, or of one too short to be steady."""
     if p.why_not:
         return []
-    return [*_vllm(p, specs, runs, rows), *(_vamp(p, rows) if p.ratio == PAPER_RATIO_PCT else [])]
+    own = [*_vllm(p, specs, runs, rows), *(_vamp(p, rows) if p.ratio == PAPER_RATIO_PCT else [])]
+    return [m for m in own if not isinstance(m.value, float) or math.isfinite(m.value)]
 
 
 def _vllm(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult], rows: pd.DataFrame) -> list[Measured]:
