@@ -36,6 +36,18 @@ def test_json_object_has_the_contract_keys(vamp, stub):
     assert "seed 4: 2 turns" in err
 
 
+def test_closed_loop_runs_agents_for_the_hours_asked_for(vamp, stub):
+    status, out, err = vamp("run", "closed-loop", "--hours", "2", "--ratio", "15", "--concurrency", "60", "--json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert list(found)[: len(CONTRACT) + 1] == ["spec", *CONTRACT]
+    assert (found["spec"]["max_virtual_s"], found["spec"]["ratio_pct"]) == (7200.0, 15.0)
+    assert found["spec"]["workload"]["kind"] == "agents"
+    assert found["spec"]["workload"]["overrides"] == {"agents": 60, "tasks": 60}
+    assert (found["failed"], found["unfinished"]) == (0, 0)
+    assert json.loads(vamp("run", "closed-loop", "--json")[1])["spec"]["max_virtual_s"] == 6 * 3600
+
+
 def test_second_time_is_free(vamp, stub):
     first = vamp("run", "replay", "--json")[1]
     assert vamp("run", "replay", "--json")[1] == first

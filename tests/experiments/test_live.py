@@ -17,6 +17,7 @@ from vamp.experiments import fig9, table1, table2, table2_live, table4
 from vamp.experiments.parameters import NOT_THE_PAPERS, find_platform, platform_for, provenance
 from vamp.experiments.spec import RunSpec, WorkloadSpec, make_spec
 from vamp.experiments.store import code_digest
+from vamp.live.load import live_load
 from vamp.live.needs import needs
 from vamp.live.plan import check_fits, live_command, live_environment, live_trace
 from vamp.live.platform import LivePlatform, live_platform_names, load_live_platform
@@ -98,6 +99,24 @@ def test_workloads_fit_the_server_and_say_their_scale() -> None:
         check_fits(
             live_trace(spec(workload={"kind": "inhouse", "concurrency": 1, "growth_tok": 400}), PLATFORM), PLATFORM
         )
+
+
+def test_agents_fit_the_server_and_end_after_the_shortened_time() -> None:
+    load = live_load(spec(workload={"kind": "agents"}, max_virtual_s=54.0), PLATFORM)
+    assert (load.at_once, load.run_s, load.n_turns) == (PLATFORM.replay.sessions, 54.0, None)
+    assert len(load.talks) == 48 and "lengths / 64, times / 200" in load.label
+    asked = load.talks[0].ask()
+    assert asked is not None and len(asked.prompt) == asked.turn.prompt_tok
+    assert max(asked.prompt) < PLATFORM.vocab_tok
+    assert asked.turn.prompt_tok + asked.turn.output_tok <= PLATFORM.max_model_len
+    with pytest.raises(CapacityError, match="any agent"):
+        live_load(spec(workload={"kind": "agents", "overrides": {"history_tok": 200_000}}), PLATFORM)
+
+
+def test_a_recording_goes_to_its_end() -> None:
+    load = live_load(spec(workload={"kind": "replay"}), PLATFORM)
+    assert (load.at_once, load.run_s) == (None, None)
+    assert load.n_turns == live_trace(spec(workload={"kind": "replay"}), PLATFORM).n_turns
 
 
 @settings(deadline=None, max_examples=25)

@@ -236,3 +236,10 @@ def test_results_file_without_verdicts_is_not_read_as_verdicts(checkout, tmp_pat
     assert notebooks.verdicts_of(job, 1.0) == {}
     (job.output.parent / "results.sim.json").write_text(json.dumps({"values": []}))
     assert notebooks.verdicts_of(job, 1.0) == {}
+
+
+def test_full_asks_for_the_papers_hours_and_the_runs_of_that_workload(checkout):
+    path = checkout("08_fig6_closed_loop", parameters="backend = 'sim'\nhours: float = 3.0\nrepeats = 1")
+    assert plan([path], {}, full=True)[0].parameters == {"repeats": 3, "hours": 6.0}
+    assert plan([path], {"hours": "2"}, full=True)[0].parameters == {"repeats": 3, "hours": 2.0}
+    assert plan([path], {})[0].parameters == {}

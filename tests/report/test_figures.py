@@ -53,7 +53,47 @@ def decisions() -> tuple[pd.DataFrame, Figure]:
     return data, figures.decision_scores(data, pool, heading="decisions", where=WHERE)
 
 
-@pytest.mark.parametrize("make", [hbm, cdf, timeline, boundary, decisions])
+def closed_loop() -> tuple[pd.DataFrame, Figure]:
+    rows = [(s, h, 0.9, 2.0, 30, 1.0 + h) for s in ("vLLM", "VAMP-15") for h in np.arange(0.25, 3, 0.5)]
+    columns = ["system", "middle_h", "kv_util", "waiting", "preemptions", "ttft_mean_s"]
+    data = pd.DataFrame(rows, columns=columns)
+    return data, figures.closed_loop_bins(data, heading="closed loop", where=WHERE)
+
+
+def tradeoff() -> tuple[pd.DataFrame, Figure]:
+    values = ("ttft_p99_s", "tpot_ms", "output_tokens_per_s", "completed_pct")
+    rows = [
+        {"system": s, "sessions": n} | dict.fromkeys(values, 3.0) | {f"{v}_sd": np.nan for v in values}
+        for s in ("vLLM", "VAMP-15")
+        for n in (64, 128)
+    ]
+    data = pd.DataFrame(rows)
+    return data, figures.load_tradeoff(data, heading="tradeoff", where=WHERE)
+
+
+def layers() -> tuple[pd.DataFrame, Figure]:
+    rows = [(r, i, 300.0 + i, 400 + i) for r in ("uniform routing", "skewed routing") for i in range(48)]
+    data = pd.DataFrame(rows, columns=["routing", "layer", "mean", "largest"])
+    return data, figures.layer_union(data, 512, heading="layers", where=WHERE)
+
+
+def hiding() -> tuple[pd.DataFrame, Figure]:
+    rows = [("a", "decoding", n, r, 1.0 + n / 50, r / 3) for r in (10.0, 15.0) for n in (1, 8, 64)]
+    columns = ["title", "step", "n_tok", "ratio_pct", "compute_ms", "copy_ms"]
+    data = pd.DataFrame(rows, columns=columns)
+    return data, figures.copy_hiding(data, heading="hiding", where=WHERE)
+
+
+def steps() -> tuple[pd.DataFrame, Figure]:
+    data = pd.DataFrame({c: RNG.lognormal(size=30) for c in ("C_c_ms", "C_e_ms", "C_p_ms", "C_b_ms")})
+    data = data.assign(number=range(30), gap_blk=4, pool_gib=87.0, choice=["evict", "offload", "none"] * 10)
+    return data, figures.decision_steps(data, heading="steps", where=WHERE)
+
+
+MADE = [hbm, cdf, timeline, boundary, decisions, closed_loop, tradeoff, layers, hiding, steps]
+
+
+@pytest.mark.parametrize("make", MADE)
 def test_a_figure_is_written_as_svg_png_and_csv(
     checkout: Path, make: Callable[[], tuple[pd.DataFrame, Figure]]
 ) -> None:

@@ -12,9 +12,10 @@ import pytest
 from tests.sim.workload import sessions
 from vamp.errors import CapacityError, RunError
 from vamp.experiments.spec import RunSpec, make_spec
-from vamp.measure.records import RunResult
+from vamp.measure import latency
+from vamp.measure.records import CUT, RunResult
 from vamp.sim.platforms import Platform, load_platform
-from vamp.sim.run import check_fits, simulate
+from vamp.sim.run import check_fits, run_spec, simulate
 from vamp.workloads.trace import Trace
 
 SMALL = replace(load_platform("h100_pcie_tp2"), base_blk=120)
@@ -77,7 +78,42 @@ def test_a_request_that_can_never_fit_is_refused_before_anything_runs() -> None:
         run(trace)
     assert run(trace, ratio_pct=15).requests.finish_s.notna().all()  # VAMP's pool can take it
     with pytest.raises(CapacityError, match="context of 262144"):
-        check_fits(sessions(1, 1, 262_144), load_platform("h200_nvl_tp4"), 30_000, 262_144)
+        check_fits(("s0", 262_164), load_platform("h200_nvl_tp4"), 30_000, 262_144)
+
+
+def test_agents_work_until_the_time_is_up_and_what_is_under_way_is_not_failed() -> None:
+    few = {
+        "tasks": 4,
+        "agents": 3,
+        "first_tok": 2_000,
+        "reply_tok": 30,
+        "tool_tok": 300,
+        "tool_s": 2,
+        "history_tok": 8_000,
+    }
+    load = {"kind": "agents", "overrides": few}
+    one, two, moved = (run_spec(spec(workload=load, max_virtual_s=120.0, seed=s)) for s in (0, 0, 1))
+    pd.testing.assert_frame_equal(one.requests, two.requests)
+    assert not one.requests.equals(moved.requests)
+    q = one.requests
+    assert set(q["error"]) == {"", CUT} and 1 <= latency.n_cut(q) <= 3
+    assert latency.n_failed(q) == 0
+    assert one.meta["n_turns"] == len(q) > 20 and 120 <= one.meta["virtual_s"] < 125
+    for _, own in q.groupby("session_id"):
+        assert own["turn"].tolist() == list(range(len(own)))
+        assert (own["arrival_s"].to_numpy()[1:] >= own["finish_s"].to_numpy()[:-1].astype(float)).all()
+
+
+def test_systems_with_other_timing_lead_agents_along_other_paths() -> None:
+    few = {"tasks": 4, "agents": 4, "first_tok": 2_000, "reply_tok": 30, "tool_s": 1, "history_tok": 8_000}
+    load = {"kind": "agents", "overrides": few}
+    plain, slow = (
+        run_spec(spec(workload=load, max_virtual_s=60.0, step_time=factor)) for factor in ({}, {"step_ms": 1.3})
+    )
+    paths = [r.requests.groupby("session_id")["prompt_tok"].apply(list).to_dict() for r in (plain, slow)]
+    assert paths[0].keys() == paths[1].keys()
+    assert all(a[0] == b[0] for a, b in zip(paths[0].values(), paths[1].values(), strict=True))  # the tasks are equal
+    assert paths[0] != paths[1]
 
 
 def test_the_largest_request_that_fits_finishes() -> None:

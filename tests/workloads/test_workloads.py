@@ -62,6 +62,16 @@ def test_a_recording_is_limited_thinned_and_repeated(recording: Path) -> None:
     assert not trace.stand_in
 
 
+@pytest.mark.parametrize("n", [3, 8, 11, 16, 21])
+def test_a_recording_gives_as_many_sessions_as_asked_for(recording: Path, n: int) -> None:
+    trace = build(kind="trace", trace_path=str(recording), sessions=n)
+    assert len(trace.sessions) == n == len({s.session_id for s in trace.sessions})
+    assert len({tuple(s.tokens.prompt(0)[:4].tolist()) for s in trace.sessions}) == n  # copies share no prefix
+    whole = build(kind="trace", trace_path=str(recording))
+    firsts = {s.session_id for s in whole.sessions}
+    assert sum(s.session_id in firsts for s in trace.sessions) == min(n, 8)
+
+
 def test_a_missing_recording_is_named() -> None:
     with pytest.raises(TraceError, match=r"nowhere\.jsonl: no such file"):
         build(kind="trace", trace_path="nowhere.jsonl")

@@ -21,6 +21,7 @@ from vamp.experiments.spec import RunSpec, make_spec
 from vamp.live.platform import LIVE_BACKENDS, load_live_platform
 from vamp.measure.records import RunResult
 from vamp.measure.summary import Summary, summarise
+from vamp.workloads.agents import TASKS
 
 SWEEP_CONCURRENCY = (16, 20, 24, 28)
 """Both of the paper's sweeps have these (section VI-C), H200-NVL two more. Live platforms have their own."""
@@ -123,6 +124,30 @@ def _sweep(backend: str, platform: str) -> list[int]:
     return list(SWEEP_CONCURRENCY if backend == "sim" else load_live_platform(platform).sweep)
 
 
+@app.command("closed-loop")
+def closed_loop(
+    platform: Platform = None,
+    backend: Backend = "sim",
+    hours: Annotated[
+        float, typer.Option(min=0.01, max=48, help="Virtual hours, the paper has 6; a live run divides them.")
+    ] = 6.0,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Agents at work at once.")] = None,
+    ratio: Ratio = "0",
+    seed: Seed = 0,
+    reserve_full_isl: Reserve = False,
+    as_json: Json = False,
+) -> None:
+    """Made-up agents whose next request depends on the previous reply, for some hours (Fig. 6).
+
+    Example: vamp run closed-loop --hours 2 --ratio 15 --json
+    """
+    common = _common(platform, backend, ratio, seed, reserve_full_isl)
+    divisor = load_live_platform(common["platform"]).replay.time_divisor if backend in LIVE_BACKENDS else 1.0
+    overrides = {} if concurrency is None else {"agents": concurrency, "tasks": max(concurrency, TASKS)}
+    workload = {"kind": "agents", "overrides": overrides}
+    _run([make_spec(workload=workload, max_virtual_s=hours * 3600 / divisor, **common)], as_json)
+
+
 def _common(platform: str | None, backend: str, ratio: str, seed: int, reserve_full_isl: bool) -> dict[str, Any]:
     check_backend(backend)
     return {
@@ -192,6 +217,7 @@ def _remarks(result: RunResult, row: Summary) -> None:
         notes,
         row.window_note,
         f"{row.failed} of {row.requests} requests failed" if row.failed else "",
+        f"{row.unfinished} requests were under way when the time was up" if row.unfinished else "",
     ):
         if remark:
             console.err.print(f"{result.meta.get('label', 'run')}: {remark}", markup=False)

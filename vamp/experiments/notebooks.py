@@ -24,6 +24,10 @@ from vamp.experiments.timeouts import CELL_TIMEOUT_S, START_TIMEOUT_S
 
 PAPER_REPEATS = 5
 """Runs per configuration in the replay and in the sweep (Table III)."""
+PAPER_REPEATS_OF = {"08_fig6_closed_loop": 3, "12_lmcache_trace": 3}
+"""Of other workloads (Table III)."""
+PAPER_HOURS = 6.0
+"""Length of the closed-loop runs (section VI-B)."""
 _POLL_S = 0.25
 _GRACE_S = 20.0
 
@@ -87,7 +91,7 @@ def plan(
 
     Args:
         given: parameter values as typed.
-        full: as many repeats as the paper, unless `given` says otherwise.
+        full: as many repeats and hours as the paper, unless `given` says otherwise.
 
     Raises:
         ConfigError: no chosen notebook has the parameter, or the value has the wrong type.
@@ -101,7 +105,9 @@ def plan(
     for source, defaults in known.items():
         values = {name: coerce(name, text, defaults[name]) for name, text in given.items() if name in defaults}
         if full and "repeats" in defaults:
-            values.setdefault("repeats", PAPER_REPEATS)
+            values.setdefault("repeats", PAPER_REPEATS_OF.get(source.stem, PAPER_REPEATS))
+        if full and "hours" in defaults:
+            values.setdefault("hours", PAPER_HOURS)
         backend = str(values.get("backend", defaults.get("backend", "sim")))
         output = (paths.results_dir() / source.stem / f"{source.stem}.{backend}.ipynb").absolute()
         jobs.append(Job(source, output, values, backend, start_timeout_s, cell_timeout_s))

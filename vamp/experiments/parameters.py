@@ -185,23 +185,18 @@ class Parameters(Frozen):
             raise ConfigError(f"{explain(err, 'parameter')}; known: {', '.join(cls.model_fields)}") from None
 
 
-class RunParameters(Parameters):
+class OneRunParameters(Parameters):
     """What every notebook that runs a workload takes.
 
     Attributes:
-        seed, repeats: runs use the seeds seed, seed + 1, ... seed + repeats - 1.
+        seed: of the run, or of the first one.
         scale: shrinks the workload; below 1 nothing is compared with the paper.
         jobs: worker processes; 0 takes what the machine allows.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
-    repeats: Repeats = 1
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     jobs: Annotated[int, Field(ge=0)] = 0
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(range(self.seed, self.seed + self.repeats))
 
     @property
     def n_jobs(self) -> int | None:
@@ -214,6 +209,16 @@ class RunParameters(Parameters):
         if self.uncompared:
             return self.uncompared
         return f"scale {self.scale:g}: not the paper's workload" if self.scale < 1 else ""
+
+
+class RunParameters(OneRunParameters):
+    """`repeats`: runs use the seeds seed, seed + 1, ... seed + repeats - 1."""
+
+    repeats: Repeats = 1
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(range(self.seed, self.seed + self.repeats))
 
 
 def provenance(platforms: tuple[str, ...], backend: str = "") -> pd.DataFrame:

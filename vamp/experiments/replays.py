@@ -19,7 +19,7 @@ from vamp.measure.stats import estimate
 from vamp.report import theme
 
 
-def _existing(path: str) -> str:
+def existing_trace(path: str) -> str:
     if path and not Path(path).exists():
         raise ConfigError(f"trace {path} does not exist; give a file or a folder, or nothing for the stand-in")
     return str(Path(path).resolve()) if path else ""
@@ -32,7 +32,7 @@ class ReplayParameters(RunParameters):
 
     platform: OnePlatform = "h100_pcie_tp2"
     repeats: Repeats = 2
-    trace: Annotated[str, AfterValidator(_existing)] = ""
+    trace: Annotated[str, AfterValidator(existing_trace)] = ""
 
     @property
     def why_not(self) -> str:

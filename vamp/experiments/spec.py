@@ -17,10 +17,12 @@ class WorkloadSpec(Frozen):
 
     Attributes:
         kind: `replay` is the seeded stand-in for the paper's 2,103-turn recording; `inhouse` the 12-turn generator of
-            section VI-C; `trace` reads `trace_path`.
-        concurrency: sessions alive at once. inhouse: the paper's c. trace: None runs every session as recorded,
-            a number keeps that many alive (a new one starts when one ends).
+            section VI-C; `agents` are live ones, whose next request depends on the reply; `lmcache` is the seeded
+            stand-in for the paper's second trace; `trace` reads `trace_path`.
+        concurrency: sessions alive at once. inhouse: the paper's c. lmcache: its sessions. trace: None runs every
+            session as recorded, a number keeps that many alive (a new one starts when one ends).
         copies: repeat the sessions with salted ids (trace only).
+        sessions: so many of a trace's sessions, repeated with salted ids where it has fewer (trace only).
         growth_tok, output_tok: inhouse only: tokens appended per turn, and those of a reply; None takes the platform's
             declared value.
         first_tok, turns: inhouse only: length of the first prompt, and turns of a session; None takes the paper's.
@@ -30,9 +32,10 @@ class WorkloadSpec(Frozen):
         trace_sha256: set by the planner from the file's content, so that an edited trace is another run.
     """
 
-    kind: Literal["replay", "inhouse", "trace"]
+    kind: Literal["replay", "inhouse", "trace", "agents", "lmcache"]
     concurrency: Annotated[int, Field(ge=1, le=4096)] | None = None
     copies: Annotated[int, Field(ge=1, le=1000)] = 1
+    sessions: Annotated[int, Field(ge=1, le=4096)] | None = None
     growth_tok: Annotated[int, Field(ge=1)] | None = None
     output_tok: Annotated[int, Field(ge=1)] | None = None
     first_tok: Annotated[int, Field(ge=1)] | None = None
@@ -47,8 +50,8 @@ class WorkloadSpec(Frozen):
     def _consistent(self) -> WorkloadSpec:
         if (self.kind == "trace") != (self.trace_path is not None):
             raise ValueError("kind 'trace' needs trace_path, and no other kind takes it")
-        if self.kind == "inhouse" and self.concurrency is None:
-            raise ValueError("kind 'inhouse' needs concurrency")
+        if self.kind in ("inhouse", "lmcache") and self.concurrency is None:
+            raise ValueError(f"kind {self.kind!r} needs concurrency")
         return self
 
 
@@ -77,6 +80,12 @@ class RunSpec(Frozen):
     cost: CostModel = CostModel()
     step_time: dict[str, float] = Field(default_factory=dict)
     max_virtual_s: Annotated[float, Field(gt=0)] = 48 * 3600.0
+
+    @property
+    def fixed_time(self) -> bool:
+        """The run ends after `max_virtual_s`, done or not, as section VI-B's windows do; what is then under way is
+        unfinished, not failed."""
+        return self.workload.kind in ("agents", "lmcache") or self.workload.sessions is not None
 
     @property
     def system(self) -> str:

@@ -50,11 +50,16 @@ def live_trace(spec: RunSpec, platform: LivePlatform) -> Trace:
 def check_fits(trace: Trace, platform: LivePlatform) -> None:
     """Raises CapacityError: names the session, its length and the limit."""
     for session in trace.sessions:
-        if session.max_tok > platform.max_model_len:
-            raise CapacityError(
-                f"session {session.session_id!r} needs {session.max_tok} tokens at once, more than the server's "
-                f"context of {platform.max_model_len} on {platform.name}: shorten the trace (--limit-turns)"
-            )
+        fits(session.session_id, session.max_tok, platform)
+
+
+def fits(session_id: str, n_tok: int, platform: LivePlatform) -> None:
+    """Likewise, for one session."""
+    if n_tok > platform.max_model_len:
+        raise CapacityError(
+            f"session {session_id!r} needs {n_tok} tokens at once, more than the server's "
+            f"context of {platform.max_model_len} on {platform.name}: shorten the trace (--limit-turns)"
+        )
 
 
 def live_command(spec: RunSpec, platform: LivePlatform, port: int, decisions: Path) -> list[str]:

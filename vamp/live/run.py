@@ -12,22 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from vamp.errors import RunError
 from vamp.experiments.spec import RunSpec
 from vamp.live.devices import cuda_devices
+from vamp.live.load import LiveLoad, live_load
 from vamp.live.needs import check_needs
-from vamp.live.plan import check_fits, live_command, live_environment, live_trace
+from vamp.live.plan import live_command, live_environment
 from vamp.live.platform import LivePlatform, load_live_platform
 from vamp.live.server import LiveServer, free_port, serving
 from vamp.live.watch import GROUPS, Watch, value_or
-from vamp.measure.records import RequestRecord, RunResult
-from vamp.workloads.client import ClientOptions, ReplayResult, replay_async
+from vamp.measure.records import CUT, RequestRecord, RunResult
+from vamp.workloads.client import ClientOptions, ReplayResult, converse_async, replay_async
 from vamp.workloads.inhouse import inhouse
-from vamp.workloads.trace import Trace
 
 Progress = Callable[[int, int], None]
 REQUEST_TIMEOUT_S = 300.0
@@ -48,8 +48,7 @@ def run_live(spec: RunSpec, progress: Progress | None = None, *, port: int | Non
         RunError: the server did not start, or died; the message says why, from its log.
     """
     platform = load_live_platform(spec.platform)
-    trace = live_trace(spec, platform)
-    check_fits(trace, platform)
+    load = live_load(spec, platform)
     check_needs(platform)
     with _ended_by_sigterm(), _kept_on_failure() as folder:
         decisions = folder / "decisions.jsonl"
@@ -58,24 +57,25 @@ def run_live(spec: RunSpec, progress: Progress | None = None, *, port: int | Non
         began_s = time.monotonic()
         with serving(command, live_environment(platform), folder / "server.log", port=chosen) as server:
             start_s = time.monotonic() - began_s
-            done, watch = asyncio.run(_replayed(server, spec, platform, trace, progress))
+            done, watch = asyncio.run(_conversed(server, spec, platform, load, progress))
         records = [json.loads(line) for line in decisions.read_text().splitlines()] if decisions.exists() else []
-        return _result(spec, platform, trace, done, watch, records, start_s)
+        return _result(spec, platform, load, done, watch, records, start_s)
 
 
-async def _replayed(
-    server: LiveServer, spec: RunSpec, platform: LivePlatform, trace: Trace, progress: Progress | None
+async def _conversed(
+    server: LiveServer, spec: RunSpec, platform: LivePlatform, load: LiveLoad, progress: Progress | None
 ) -> tuple[ReplayResult, Watch]:
-    """The replay, watched; an error as soon as the server is gone."""
+    """The sessions, watched; an error as soon as the server is gone."""
     options = ClientOptions(
         server.url,
         model=platform.model,
         return_token_ids=True,
-        concurrency=spec.workload.concurrency if spec.workload.kind == "trace" else None,
+        concurrency=load.at_once,
+        max_run_s=load.run_s,
         request_timeout_s=REQUEST_TIMEOUT_S,
         vocab_tok=platform.vocab_tok,
     )
-    await _warm_up(options)
+    await _warm_up(replace(options, max_run_s=None))
     began_s = time.monotonic()
     watch = Watch(server.url, lambda: time.monotonic() - began_s, platform.base_blk)
     await watch.sample()
@@ -84,25 +84,36 @@ async def _replayed(
     def on_turn(record: RequestRecord) -> None:
         nonlocal n_done
         n_done += 1
-        if progress:
-            progress(n_done, trace.n_turns)
+        if progress and load.n_turns:
+            progress(n_done, load.n_turns)
+        elif progress and load.run_s:
+            progress(int(time.monotonic() - began_s), int(load.run_s))
 
+    of_all = f" of {load.n_turns}" if load.n_turns else ""
     sampling = asyncio.create_task(watch.keep_sampling())
-    replaying = asyncio.create_task(replay_async(trace, options, on_turn))
+    replaying = asyncio.create_task(converse_async(load.talks, options, on_turn))
     try:
         while not replaying.done():
             await asyncio.wait([replaying], timeout=_CHECK_S)
             if server.ended:
-                raise RunError(server.obituary(f"after {n_done} of {trace.n_turns} turns"))
-        done = await replaying
+                raise RunError(server.obituary(f"after {n_done} turns{of_all}"))
+        done = _cut_off(await replaying) if spec.fixed_time else await replaying
         if done.failures and not await asyncio.to_thread(server.healthy):
-            raise RunError(server.obituary(f"after {n_done} of {trace.n_turns} turns"))
+            raise RunError(server.obituary(f"after {n_done} turns{of_all}"))
         await watch.sample()
     finally:
         for task in (sampling, replaying):
             task.cancel()
         await asyncio.gather(sampling, replaying, return_exceptions=True)
     return done, watch
+
+
+def _cut_off(done: ReplayResult) -> ReplayResult:
+    """What was under way when the time was up is unfinished, not failed."""
+    for record in done.requests:
+        if done.stopped and record.error == done.stopped:
+            record.error = CUT
+    return done
 
 
 async def _warm_up(options: ClientOptions) -> None:
@@ -115,7 +126,7 @@ async def _warm_up(options: ClientOptions) -> None:
 def _result(
     spec: RunSpec,
     platform: LivePlatform,
-    trace: Trace,
+    load: LiveLoad,
     done: ReplayResult,
     watch: Watch,
     decisions: list[dict[str, Any]],
@@ -135,12 +146,12 @@ def _result(
             "model": f"{platform.model}, {platform.label}",
             "gpus": [asdict(device) for device in cuda_devices()],
             "system": spec.system,
-            "label": trace.label,
-            "stand_in": trace.stand_in,
-            "notes": trace.notes,
-            "n_sessions": len(trace.sessions),
-            "n_turns": trace.n_turns,
-            "unsent_turns": done.unsent_turns,
+            "label": load.label,
+            "stand_in": load.stand_in,
+            "notes": load.notes,
+            "n_sessions": len(load.talks),
+            "n_turns": load.n_turns or len(done.turns),
+            "unsent_turns": (load.n_turns or len(done.turns)) - len(done.turns),
             "failures": dict(done.failures),
             "wall_s": round(done.wall_s, 3),
             "server_start_s": round(start_s, 1),

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from vamp.measure.records import CUT
+
 Seconds = npt.NDArray[np.float64]
 
 
@@ -23,8 +25,13 @@ def finished(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def n_failed(requests: pd.DataFrame) -> int:
-    """Requests that failed or were still unfinished when the run ended."""
-    return len(requests) - len(finished(requests))
+    """Requests that failed or never finished, without those that the end of a run of fixed length cut off."""
+    return len(requests) - len(finished(requests)) - n_cut(requests)
+
+
+def n_cut(requests: pd.DataFrame) -> int:
+    """Requests that were under way when a run of fixed length ended."""
+    return int((requests["error"] == CUT).sum())
 
 
 def ttft_s(requests: pd.DataFrame) -> Seconds:

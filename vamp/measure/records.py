@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+CUT = "under way when the run's time was up"
+"""Error of a request that a run of fixed length ended: unfinished, not failed."""
+
 
 @dataclass(slots=True)
 class RequestRecord:
@@ -53,6 +56,7 @@ class TimelinePoint(NamedTuple):
     output_tok: int
     compute_s: float  # cumulative
     exposed_staging_s: float
+    step_tok: int = 0  # tokens of the step sampled
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ class Summary:
     Attributes:
         requests: requests that arrived inside the window.
         failed: of these, the ones that failed or never finished.
+        unfinished: of these, the ones that the end of a run of fixed length cut off; not failed.
         ttft_p50_s, ttft_p90_s, ttft_p99_s, queue_mean_s: over finished requests that arrived inside the
             window; the steady rule leaves out first turns.
         tpot_ms: mean over the full run, as the paper has it for the replay.
@@ -53,6 +54,7 @@ class Summary:
     window_start_s: float
     window_end_s: float
     window_note: str
+    unfinished: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; NaN becomes null."""
@@ -84,6 +86,7 @@ def summarise(result: RunResult, spec: RunSpec, window: Window | None = None) ->
         window_start_s=win.start_s,
         window_end_s=win.end_s,
         window_note=win.note,
+        unfinished=latency.n_cut(inside),
     )
 
 

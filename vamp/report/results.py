@@ -28,6 +28,8 @@ from vamp.report.tables import verdict_table
 from vamp.report.values import matching_ids, paper_value
 from vamp.report.verdicts import VERDICTS, Judgement, Measured, Verdict, is_cited, judge, tolerance_text
 from vamp.sim.platforms import load_platform, platform_names
+from vamp.workloads.agents import FITTED_TO as AGENTS_FITTED_TO
+from vamp.workloads.lmcache_standin import FITTED_TO as LMCACHE_FITTED_TO
 
 Json: TypeAlias = dict[str, Any]
 
@@ -91,7 +93,8 @@ def _plain(x: Any) -> Any:
 @cache
 def fitted_ids() -> frozenset[str]:
     """Values that the simulator's coefficients or workloads were fitted to: agreement there predicts nothing."""
-    return frozenset(i for name in platform_names() for i in load_platform(name).fitted_to)
+    by_platforms = {i for name in platform_names() for i in load_platform(name).fitted_to}
+    return frozenset(by_platforms | {*AGENTS_FITTED_TO, *LMCACHE_FITTED_TO})
 
 
 def _row(value_id: str, own: Measured | None, judgement: Judgement, platform: str, backend: str) -> Json:

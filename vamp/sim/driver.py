@@ -19,12 +19,11 @@ from vllm.v1.outputs import ModelRunnerOutput
 
 from vamp.config import StagingMode
 from vamp.errors import RunError
-from vamp.measure.records import RequestRecord, TimelinePoint
-from vamp.sim.arrivals import Arrivals
+from vamp.measure.records import CUT, RequestRecord, TimelinePoint
+from vamp.sim.arrivals import Source
 from vamp.sim.clock import VirtualClock
 from vamp.sim.engine import MakeRequest
 from vamp.sim.step_time import StepLoad, StepTimeModel
-from vamp.workloads.trace import Session
 
 SAMPLE_EVERY_STEPS = 10
 EMPTY_STEP_S = 2e-3  # an engine step without tokens: the scheduler runs, the workers do not
@@ -37,8 +36,7 @@ class Live:
     """A request under way."""
 
     record: RequestRecord
-    session: Session
-    index: int
+    who: int
     reply: list[int]
 
 
@@ -60,7 +58,7 @@ class Driver:
         scheduler: Scheduler,
         make_request: MakeRequest,
         clock: VirtualClock,
-        arrivals: Arrivals,
+        arrivals: Source,
         model: StepTimeModel,
         *,
         staging: StagingMode,
@@ -70,11 +68,13 @@ class Driver:
         noise_sd: float,
         seed: int,
         max_virtual_s: float,
+        fixed_time: bool,
     ) -> None:
         self.scheduler, self.make_request, self.clock = scheduler, make_request, clock
         self.arrivals, self.model, self.staging = arrivals, model, staging
         self.depth, self.max_virtual_s = in_flight, max_virtual_s
         self.remap_us_per_page, self.remap_ms = remap_us_per_page, remap_ms
+        self.fixed_time = fixed_time
         self.controller = getattr(scheduler, "vamp", None)
         self.pool = scheduler.kv_cache_manager.block_pool
         self.live: dict[str, Live] = {}
@@ -86,7 +86,7 @@ class Driver:
         self._queue: deque[InFlight] = deque()
         self._device_free_s = 0.0
         self._noise = self._noise_factors(noise_sd, seed)
-        self._groups = self._empty = 0
+        self._groups = self._empty = self._step_tok = 0
 
     @staticmethod
     def _noise_factors(sd: float, seed: int) -> Iterator[float]:
@@ -99,7 +99,7 @@ class Driver:
         scheduler = self.scheduler
         while self.arrivals or self._queue or scheduler.has_requests():
             if self.clock.now_s() > self.max_virtual_s:
-                self._give_up(f"still running after {self.max_virtual_s:g} virtual seconds")
+                self._give_up(CUT if self.fixed_time else f"still running after {self.max_virtual_s:g} virtual seconds")
                 break
             self._admit()
             if len(self._queue) < self.depth and scheduler.has_requests() and self._schedule():
@@ -113,15 +113,12 @@ class Driver:
     def _admit(self) -> None:
         now_s = self.clock.now_s()
         while self.arrivals and self.arrivals.next_s <= now_s:
-            at_s, session, index, turn = self.arrivals.pop()
-            request_id = f"{session.session_id}/{turn}"
-            t = session.turns[turn]
-            record = RequestRecord(session.session_id, turn, t.prompt_tok, t.output_tok, at_s, now_s)
+            at_s, session_id, who, turn, asked, prompt, reply = self.arrivals.pop()
+            request_id = f"{session_id}/{turn}"
+            record = RequestRecord(session_id, turn, asked.prompt_tok, asked.output_tok, at_s, now_s)
             self.records.append(record)
-            self.live[request_id] = Live(record, session, index, session.tokens.output(turn).tolist())
-            self.scheduler.add_request(
-                self.make_request(request_id, session.tokens.prompt(turn).tolist(), t.output_tok)
-            )
+            self.live[request_id] = Live(record, who, reply.tolist())
+            self.scheduler.add_request(self.make_request(request_id, prompt.tolist(), asked.output_tok))
 
     def _schedule(self) -> bool:
         """Schedule one step. True if more may be scheduled before a result is awaited."""
@@ -149,6 +146,7 @@ class Driver:
             record = self.live[request_id].record
             if record.scheduled_s is None:
                 record.scheduled_s = now_s
+        self._step_tok = prefill + decode
         end_s = self._execute(StepLoad(prefill, decode, context, pairs))
         self._queue.append(InFlight(output, ids, samples, end_s))
         return len(self._queue) < self.depth
@@ -244,7 +242,7 @@ class Driver:
             return False
         record.finish_s = now_s
         del self.live[item.request_id]
-        self.arrivals.completed(live.index, record.turn, now_s)
+        self.arrivals.completed(live.who, record.turn, now_s)
         return True
 
     def _sample(self) -> None:
@@ -265,6 +263,7 @@ class Driver:
                 output_tok=self.output_tok,
                 compute_s=self.compute_s,
                 exposed_staging_s=self.exposed_s,
+                step_tok=self._step_tok,
             )
         )
 

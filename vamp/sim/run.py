@@ -7,16 +7,18 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from vamp.config import VampConfig
 from vamp.errors import CapacityError
 from vamp.experiments.spec import RunSpec
 from vamp.measure.records import RunResult
-from vamp.sim.arrivals import Arrivals
+from vamp.sim.arrivals import AgentArrivals, Arrivals, Source
 from vamp.sim.clock import VirtualClock
 from vamp.sim.platforms import Platform, load_platform
 from vamp.workloads import build_trace
+from vamp.workloads.agents import agent_assumptions, team
 from vamp.workloads.trace import Trace
 
 Progress = Callable[[int, int], None]
@@ -41,6 +43,8 @@ def run_spec(spec: RunSpec, progress: Progress | None = None) -> RunResult:
         RunError: no progress.
     """
     platform = load_platform(spec.platform)
+    if spec.workload.kind == "agents":
+        return _drive(spec, platform, _agents(spec), progress)
     trace = build_trace(
         spec.workload,
         seed=spec.seed,
@@ -50,8 +54,53 @@ def run_spec(spec: RunSpec, progress: Progress | None = None) -> RunResult:
     return simulate(spec, platform, trace, progress)
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the driver is given: where requests come from, and what is known of them before they come.
+
+    Attributes:
+        n_turns: None where nobody knows.
+        longest: the session with the longest prompt plus reply, and that length in tokens.
+    """
+
+    source: Source
+    label: str
+    stand_in: bool
+    notes: dict[str, int | float | str]
+    n_sessions: int
+    n_turns: int | None
+    longest: tuple[str, int]
+
+
 def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress | None = None) -> RunResult:
     """As `run_spec`, on a given trace."""
+    longest = max(trace.sessions, key=lambda s: s.max_tok)
+    load = Load(
+        source=Arrivals(trace, spec.workload.concurrency if spec.workload.kind == "trace" else None),
+        label=trace.label,
+        stand_in=trace.stand_in,
+        notes=trace.notes,
+        n_sessions=len(trace.sessions),
+        n_turns=trace.n_turns,
+        longest=(longest.session_id, longest.max_tok),
+    )
+    return _drive(spec, platform, load, progress)
+
+
+def _agents(spec: RunSpec) -> Load:
+    assumed = agent_assumptions(spec.workload.overrides).scaled(spec.workload.scale)
+    return Load(
+        source=AgentArrivals(team(assumed, spec.seed), assumed.agents, spec.seed),
+        label=assumed.label,
+        stand_in=True,
+        notes={},
+        n_sessions=assumed.tasks,
+        n_turns=None,
+        longest=("any agent", assumed.longest_tok),
+    )
+
+
+def _drive(spec: RunSpec, platform: Platform, load: Load, progress: Progress | None) -> RunResult:
     from vamp.sim.driver import Driver  # these import vLLM: seconds, and only when something runs
     from vamp.sim.engine import build_scheduler
     from vamp.sim.fast_manager import DecodeMemo
@@ -69,7 +118,7 @@ def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress
     DecodeMemo(scheduler.kv_cache_manager, platform.kv.block_tok).install()
     controller = getattr(scheduler, "vamp", None)
     max_blk = controller.plan.max_blk if controller else platform.base_blk
-    check_fits(trace, platform, max_blk, scheduler.max_model_len)
+    check_fits(load.longest, platform, max_blk, scheduler.max_model_len)
     if controller:
         controller.timing = True
     coefficients = platform.scaled(spec.step_time)
@@ -77,7 +126,7 @@ def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress
         scheduler,
         make_request,
         clock,
-        Arrivals(trace, spec.workload.concurrency if spec.workload.kind == "trace" else None),
+        load.source,
         platform.step_model(spec.step_time),
         staging=spec.staging,
         in_flight=2 if spec.async_scheduling else 1,
@@ -86,14 +135,17 @@ def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress
         noise_sd=coefficients.noise_sd,
         seed=spec.seed,
         max_virtual_s=spec.max_virtual_s,
+        fixed_time=spec.fixed_time,
     )
-    n_turns, done = trace.n_turns, 0
+    done = 0
 
     def on_turn(n: int) -> None:
         nonlocal done
         done += n
-        if progress:
-            progress(done, n_turns)
+        if progress and load.n_turns:
+            progress(done, load.n_turns)
+        elif progress:  # nobody knows how many turns there will be, but when the run ends
+            progress(int(clock.now_s()), int(spec.max_virtual_s))
 
     gc.collect()
     gc.freeze()  # as vLLM's engine core does: the imported world need not be scanned again and again
@@ -110,11 +162,11 @@ def simulate(spec: RunSpec, platform: Platform, trace: Trace, progress: Progress
         meta={
             "backend": "sim",
             "system": spec.system,
-            "label": trace.label,
-            "stand_in": trace.stand_in,
-            "notes": trace.notes,
-            "n_sessions": len(trace.sessions),
-            "n_turns": n_turns,
+            "label": load.label,
+            "stand_in": load.stand_in,
+            "notes": load.notes,
+            "n_sessions": load.n_sessions,
+            "n_turns": len(driver.records) if load.n_turns is None else load.n_turns,
             "steps": driver.steps,
             "wall_s": round(wall_s, 3),
             "virtual_s": clock.now_s(),
@@ -157,8 +209,8 @@ def _controller_meta(controller: Any, driver: Any) -> dict[str, Any]:
     return meta
 
 
-def check_fits(trace: Trace, platform: Platform, max_blk: int, max_model_len: int) -> None:
-    """Every request must fit at once, or the engine would wait for ever without an error.
+def check_fits(longest: tuple[str, int], platform: Platform, max_blk: int, max_model_len: int) -> None:
+    """The longest request must fit at once, or the engine would wait for ever without an error.
 
     Raises:
         CapacityError: names the session, its length and the limit.
@@ -167,12 +219,10 @@ def check_fits(trace: Trace, platform: Platform, max_blk: int, max_model_len: in
     state_blk = 2 * (platform.experts.n_layers // platform.attention_layers - 1)  # old and new state of each GDN group
     fits_tok = (max_blk - 1 - state_blk) * kv.block_tok
     limit_tok = min(fits_tok, max_model_len)
-    for s in trace.sessions:
-        if s.max_tok > limit_tok:
-            which = (
-                f"the model's context of {max_model_len}" if limit_tok == max_model_len else f"the pool's {fits_tok}"
-            )
-            raise CapacityError(
-                f"session {s.session_id!r} needs {s.max_tok} tokens at once, more than {which} on {platform.name}: "
-                "shorten the trace (--limit-turns), raise --ratio, or choose a larger platform"
-            )
+    session_id, n_tok = longest
+    if n_tok > limit_tok:
+        which = f"the model's context of {max_model_len}" if limit_tok == max_model_len else f"the pool's {fits_tok}"
+        raise CapacityError(
+            f"session {session_id!r} needs {n_tok} tokens at once, more than {which} on {platform.name}: "
+            "shorten the trace (--limit-turns), raise --ratio, or choose a larger platform"
+        )

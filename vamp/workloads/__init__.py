@@ -11,6 +11,7 @@ from vamp.errors import ConfigError, TraceError
 from vamp.workloads.assumptions import assumptions as checked_assumptions
 from vamp.workloads.inhouse import TURNS
 from vamp.workloads.inhouse import inhouse as inhouse_trace
+from vamp.workloads.lmcache_standin import lmcache_standin
 from vamp.workloads.loaders import load_trace
 from vamp.workloads.loaders.reading import files_below, name_below
 from vamp.workloads.standin import pick
@@ -37,10 +38,12 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
     """
     if spec.kind == "replay":
         return standin_trace(checked_assumptions(spec.overrides), seed, spec.scale).limited(spec.limit_turns)
+    if spec.kind == "lmcache":
+        return lmcache_standin(spec.overrides, max(2, round((spec.concurrency or 1) * spec.scale)), seed)
     if spec.overrides:
         raise ConfigError(
             f"workload {spec.kind!r} takes no overrides, got {', '.join(sorted(spec.overrides))}; "
-            "only 'replay' has named assumptions"
+            "only 'replay', 'agents' and 'lmcache' have named assumptions"
         )
     if spec.kind == "inhouse":
         if spec.concurrency is None:
@@ -58,7 +61,16 @@ def build_trace(spec: WorkloadSpec, *, seed: int, growth_tok: int, output_tok: i
     if spec.trace_path is None:
         raise ConfigError("workload 'trace' needs trace_path, a file or a folder")
     trace = _thinned(load_trace(spec.trace_path, spec.limit_turns), spec.scale)
-    return trace.repeated(spec.copies)
+    return trace.repeated(spec.copies) if spec.sessions is None else _with_sessions(trace, spec.sessions)
+
+
+def _with_sessions(trace: Trace, n: int) -> Trace:
+    """`n` sessions: whole copies, then evenly spaced ones of another copy."""
+    whole, rest = divmod(n, len(trace.sessions))
+    copies = trace.repeated(whole + bool(rest))
+    begin = whole * len(trace.sessions)
+    kept = [*range(begin), *(begin + i for i in (pick(range(len(trace.sessions)), rest) if rest else ()))]
+    return replace(copies, sessions=tuple(copies.sessions[i] for i in kept))
 
 
 def _thinned(trace: Trace, scale: float) -> Trace:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from statistics import NormalDist
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -147,13 +146,22 @@ def assumptions(overrides: dict[str, float]) -> StandinAssumptions:
     Raises:
         ConfigError: an unknown name (the valid ones are listed) or a value out of range.
     """
-    known = [f.name for f in fields(StandinAssumptions)]
+    return checked_overrides(StandinAssumptions, overrides)
+
+
+T = TypeVar("T")
+
+
+def checked_overrides(kind: type[T], overrides: dict[str, float]) -> T:
+    """An object of a pydantic dataclass with all defaults, some values changed.
+
+    Raises:
+        ConfigError: an unknown name (the valid ones are listed) or a value out of range.
+    """
+    known = list(TypeAdapter(kind).json_schema()["properties"])
     if unknown := sorted(set(overrides) - set(known)):
         raise ConfigError(f"unknown override {', '.join(unknown)}; valid names: {', '.join(known)}")
     try:
-        return _CHECKER.validate_python(overrides)
+        return TypeAdapter(kind).validate_python(overrides)
     except ValidationError as err:
         raise ConfigError(explain(err, "overrides")) from None
-
-
-_CHECKER = TypeAdapter(StandinAssumptions)

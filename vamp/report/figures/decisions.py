@@ -53,3 +53,35 @@ def _scatter(ax: Axes, scores: pd.DataFrame) -> None:
     theme.plain_ticks(ax.xaxis)
     theme.plain_ticks(ax.yaxis)
     ax.legend(loc="best", title=None)
+
+
+_COSTS = {"C_c_ms": "evict", "C_e_ms": "offload", "C_p_ms": "preempt", "C_b_ms": "offload_evict"}
+
+
+def decision_steps(steps: pd.DataFrame, *, heading: str, where: str) -> Figure:
+    """Decision by decision: the four costs with the chosen one ringed, the gap, the pool.
+
+    Args:
+        steps: columns number, C_c_ms, C_e_ms, C_p_ms, C_b_ms (NaN: not feasible), choice, gap_blk and pool_gib.
+    """
+    with theme.style():
+        fig = Figure(figsize=(theme.PAGE_IN, 4.2), layout="constrained")
+        costs, gap, pool = fig.subplots(3, 1, sharex=True, height_ratios=(2.2, 1, 1))
+        for (column, plan), mark in zip(_COSTS.items(), "os^D", strict=True):
+            shown = steps[column].clip(lower=_LEAST_MS)
+            costs.plot(
+                steps["number"], shown, mark, color=CHOICES[plan], markersize=3, label=f"{plan} (${column[:3]}$)"
+            )
+            taken = steps["choice"] == plan
+            costs.plot(steps.loc[taken, "number"], shown[taken], "o", mfc="none", color="black", markersize=7, mew=0.7)
+        costs.plot([], [], "o", mfc="none", color="black", markersize=7, mew=0.7, label="chosen")
+        costs.set(yscale="log", ylabel="estimated cost (ms)")
+        theme.plain_ticks(costs.yaxis)
+        fig.legend(*costs.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        gap.bar(steps["number"], steps["gap_blk"], color="#999999")
+        gap.set_ylabel("gap (blocks)")
+        pool.step(steps["number"], steps["pool_gib"], where="post", color=theme.COLORS["VAMP-20"])
+        pool.set(xlabel="decision", ylabel="KV pool\n(GiB per GPU)")
+        fig.align_ylabels([costs, gap, pool])
+        theme.title(fig, heading, where)
+    return fig

@@ -1,4 +1,4 @@
-"""Replay a trace in closed loop against a live server.
+"""Replay a trace, or let agents work, in closed loop against a live server.
 
 A session sends its next turn `think_s` after the previous one completed. At most `concurrency` sessions are alive; when
 one ends, the next in order of `start_s` begins, not before its own `start_s`: the simulator's rule (vamp.sim.arrivals).
@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import aiohttp
 
 from vamp.measure.records import RequestRecord
 from vamp.workloads.client.options import ClientOptions
-from vamp.workloads.client.prompts import Conversation
 from vamp.workloads.client.records import UNFINISHED, ClientTurn, ReplayResult
 from vamp.workloads.client.request import Sender
 from vamp.workloads.client.server import discover
-from vamp.workloads.trace import Session, Trace
+from vamp.workloads.client.talks import Asked, RecordedTalk, Talk
+from vamp.workloads.trace import Trace
 
 OnTurn = Callable[[RequestRecord], None]
 
@@ -39,6 +40,17 @@ async def replay_async(trace: Trace, options: ClientOptions, on_turn: OnTurn | N
     Raises: RunError if `/v1/models` is needed (see `ClientOptions.model`) and the server does not give it. An error of
         `on_turn` closes every open request and is passed on.
     """
+    talks = [
+        RecordedTalk(session, options.vocab_tok, options.carry_replies)
+        for session in sorted(trace.sessions, key=lambda session: session.start_s)
+    ]
+    done = await converse_async(talks, options, on_turn)
+    return replace(done, unsent_turns=trace.n_turns - len(done.turns))
+
+
+async def converse_async(talks: Sequence[Talk], options: ClientOptions, on_turn: OnTurn | None = None) -> ReplayResult:
+    """As `replay_async`, for sessions of any kind, which begin in this order. How many turns were never sent is not
+    known: `unsent_turns` is 0."""
     # Every request has its own connection: one that idles through a think time may be closed by the server at the very
     # moment it is used again, which would count as a failure. The number of sessions is limit enough.
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
@@ -49,11 +61,11 @@ async def replay_async(trace: Trace, options: ClientOptions, on_turn: OnTurn | N
         def clock() -> float:
             return time.monotonic() - began_s
 
-        run = _Run(trace, options, Sender(http, options, served, clock), clock, on_turn)
+        run = _Run(talks, options, Sender(http, options, served, clock), clock, on_turn)
         stopped = await run.until_done()
         return ReplayResult(
             turns=tuple(run.turns),
-            unsent_turns=trace.n_turns - len(run.turns),
+            unsent_turns=0,
             wall_s=clock(),
             began_unix_s=began_unix_s,
             stopped=stopped,
@@ -61,14 +73,19 @@ async def replay_async(trace: Trace, options: ClientOptions, on_turn: OnTurn | N
 
 
 class _Run:
-    """One replay under way."""
+    """One run under way."""
 
     def __init__(
-        self, trace: Trace, options: ClientOptions, sender: Sender, clock: Callable[[], float], on_turn: OnTurn | None
+        self,
+        talks: Sequence[Talk],
+        options: ClientOptions,
+        sender: Sender,
+        clock: Callable[[], float],
+        on_turn: OnTurn | None,
     ) -> None:
         self.turns: list[ClientTurn] = []
         self._options, self._sender, self._clock, self._on_turn = options, sender, clock, on_turn
-        self._pending = deque(sorted(trace.sessions, key=lambda session: session.start_s))
+        self._pending = deque(talks)
 
     async def until_done(self) -> str:
         """Returns: why the run stopped before every session ended; "" if it did not."""
@@ -97,27 +114,24 @@ class _Run:
         while self._pending:
             await self._session(self._pending.popleft())
 
-    async def _session(self, session: Session) -> None:
-        talk = Conversation(session, self._options.vocab_tok)
-        since_s = max(self._clock(), session.start_s)
-        for n, turn in enumerate(session.turns):
-            body = self._sender.body(talk.prompt(n), turn.output_tok)
-            await asyncio.sleep(since_s + turn.think_s - self._clock())
-            sent = await self._turn(session, n, body)
+    async def _session(self, talk: Talk) -> None:
+        since_s = max(self._clock(), talk.start_s)
+        while (asked := talk.ask()) is not None:
+            body = self._sender.body(asked.prompt, asked.turn.output_tok)
+            await asyncio.sleep(since_s + asked.turn.think_s - self._clock())
+            sent = await self._turn(talk.session_id, asked, body)
             if sent.record.error and not self._options.go_on_after_failure:
                 return
-            if self._options.carry_replies and not sent.record.error:
-                talk.heard(n, sent.token_ids)
+            if not sent.record.error:
+                talk.heard(sent.token_ids)
             since_s = self._clock() if sent.record.finish_s is None else sent.record.finish_s
 
-    async def _turn(self, session: Session, n: int, body: bytes) -> ClientTurn:
-        asked = session.turns[n]
-        record = RequestRecord(
-            session.session_id, n, asked.prompt_tok, asked.output_tok, self._clock(), error=UNFINISHED
-        )
-        turn = ClientTurn(record)
-        self.turns.append(turn)
-        await self._sender.send(turn, body)
+    async def _turn(self, session_id: str, asked: Asked, body: bytes) -> ClientTurn:
+        turn, now_s = asked.turn, self._clock()
+        record = RequestRecord(session_id, asked.number, turn.prompt_tok, turn.output_tok, now_s, error=UNFINISHED)
+        sent = ClientTurn(record)
+        self.turns.append(sent)
+        await self._sender.send(sent, body)
         if self._on_turn:
             self._on_turn(record)
-        return turn
+        return sent
