@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-DIES, REFUSES, BREAKS, HANGS, SLOW, SLOWER = range(101, 107)
+DIES, REFUSES, BREAKS, HANGS, SLOW, SLOWER, LASTS, LASTS_TOO = range(101, 109)
 
 
 def run_spec(spec, progress=lambda done, total: None):
@@ -27,6 +27,8 @@ def run_spec(spec, progress=lambda done, total: None):
     if spec.seed == HANGS:
         progress(1, 4)
         time.sleep(300)
+    if spec.seed in (LASTS, LASTS_TOO) and Path(os.environ["STUB_LOG"]).read_text().count(f"{spec.seed} ") == 1:
+        time.sleep(15)  # only when it is started for the first time
     if spec.seed in (SLOW, SLOWER):
         time.sleep(1.0)
     progress(2, 2)
