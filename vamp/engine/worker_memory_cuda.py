@@ -3,9 +3,9 @@
     begin_step -> before_forward -> [before_experts -> kernels -> after_experts] for every MoE layer -> ...
 
 What a growing pool costs a running decode: `prepare` and `finish` are called while the step before may still run, and
-do not wait for it, unless the growth is large. They map pages at the KV tails, and queue the zeroing of these pages. The pages' addresses at the
-experts stay as they are until `before_forward`, right before the next forward pass is queued; so the work of the host
-for that step goes on beside the running one.
+do not wait for it, unless the growth is large. They map pages at the KV tails, and queue the zeroing of these pages.
+The pages' addresses at the experts stay as they are until `before_forward`, right before the next forward pass is
+queued; so the work of the host for that step goes on beside the running one.
 
 Why no kernel reads an expert through its old address once its page is KV cache: only forward passes read experts, and
 all work is on one stream. The passes queued before `finish` come before the zeroing, which is the first write to the
@@ -35,7 +35,6 @@ from vamp.staging.cuda.kernel import NAME
 from vamp.staging.cuda.measure import measure_costs
 from vamp.staging.cuda.routed import ALL_TOK, CudaRouted
 from vamp.staging.cuda.whole_region import CudaWholeRegion
-
 
 HELD_GROUPS = 32
 """A larger growth is completed at once. On one H200 a growth by 1.1 GiB (188 groups) paused a decode for 101 ms when it
