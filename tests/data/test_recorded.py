@@ -21,7 +21,9 @@ def load(name: str) -> dict[str, Any]:
 def test_every_recording_names_its_gpu_and_how_it_was_made(path: Any) -> None:
     found = json.loads(path.read_text())
     assert found["environment"]["gpu"] and found["environment"]["gpu_count"] >= 1
-    assert found["what"] and found["command"].startswith("python -m tools.gpu.") and found["recorded"]
+    assert (
+        found["what"] and found["command"].startswith(("python -m tools.gpu.", "python -m vamp.")) and found["recorded"]
+    )
     if "H200" in found["environment"]["gpu"]:
         assert "H100 PCIe" not in found["label"] and path.stem.startswith("h200")
 

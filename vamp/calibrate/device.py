@@ -64,7 +64,7 @@ def kernel_copies(repeats: int) -> list[Copy]:
         shards = rig.remapper.offloaded(layer)
         rows = []
         for n in (2, 8, 43):
-            ids = (shards.first + torch.randperm(shards.last - shards.first)[:n]).to(torch.int32).cuda()
+            ids = (shards.first + torch.randperm(shards.last - shards.first)[:n]).to(torch.int32).cuda()[None]
             times = events_s(lambda ids=ids: rig.routed.before_experts(layer, ids), repeats)  # type: ignore[misc]
             nbytes = n * experts.shard_bytes
             speed = spread(nbytes / t / 1e9 for t in times)
@@ -111,7 +111,7 @@ def interference(repeats: int) -> list[Interference]:
     with pinned(max(SIZES)) as host, wide_rig() as rig:
         layer = rig.remapper.layout.plan.experts.resident_layers
         shards = rig.remapper.offloaded(layer)
-        ids = torch.arange(shards.first, shards.last, device="cuda", dtype=torch.int32)
+        ids = torch.arange(shards.first, shards.last, device="cuda", dtype=torch.int32)[None]
         ways: dict[Any, Callable[[], Any]] = {
             "engine": lambda: _start_copy("h2d", target, host, max(SIZES)),
             "kernel": lambda: rig.routed.before_experts(layer, ids),
