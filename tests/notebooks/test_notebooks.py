@@ -11,6 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from vamp.experiments.catalogue import module_of
 from vamp.paths import root
 
 NOTEBOOKS = sorted((root() / "notebooks").glob("*.ipynb"))
@@ -64,11 +65,6 @@ def params_call(nb: Any) -> ast.Call:
     return call
 
 
-def module_of(nb: Any) -> str:
-    """The module of the experiment: the one whose parameters are checked."""
-    return f"vamp.experiments.{ast.unparse(params_call(nb).func).split('.')[0]}"
-
-
 def test_these_are_there() -> None:
     assert [p.stem.split("_")[0] for p in NOTEBOOKS] == [f"{n:02d}" for n in range(20)]
 
@@ -112,14 +108,14 @@ def test_every_parameter_is_read(nb: Any) -> None:
     assert names and names <= read
 
 
-def test_parameters_go_through_one_check(nb: Any) -> None:
+def test_parameters_go_through_one_check(nb: Any, request: pytest.FixtureRequest) -> None:
     """The call takes each parameter by its own name, and the model has no others."""
     import importlib
 
     call = params_call(nb)
     passed = {k.arg: ast.unparse(k.value) for k in call.keywords}
     assert all(name == value for name, value in passed.items())
-    module = importlib.import_module(module_of(nb))
+    module = importlib.import_module(module_of(request.node.callspec.params["nb"]))
     assert set(passed) == set(module.Params.model_fields)
     defaults = {n.target.id: n.value for n in parameters(nb) if isinstance(n.target, ast.Name) and n.value}
     given = {name: ast.literal_eval(value) for name, value in defaults.items()}
@@ -130,7 +126,7 @@ def test_it_knows_its_own_name(nb: Any, request: pytest.FixtureRequest) -> None:
     import importlib
 
     stem = request.node.callspec.params["nb"].stem
-    assert stem == importlib.import_module(module_of(nb)).NOTEBOOK
+    assert stem == importlib.import_module(module_of(request.node.callspec.params["nb"])).NOTEBOOK
 
 
 def test_no_engine_and_no_path(nb: Any) -> None:
@@ -143,7 +139,7 @@ def test_no_engine_and_no_path(nb: Any) -> None:
 def test_what_notebooks_import_loads_no_engine() -> None:
     notebooks = [nbformat.read(p, as_version=4) for p in NOTEBOOKS]
     names = {n for nb in notebooks for n in imported(tree(nb)) if n != "vamp.experiments"}
-    names |= {module_of(nb) for nb in notebooks} | {"vamp.experiments.sensitivity"}
+    names |= {module_of(p) for p in NOTEBOOKS} | {"vamp.experiments.sensitivity"}
     lines = [f"import {n}" for n in sorted(names)]
     lines += ["import sys", f"print(sorted({ENGINES!r} & set(sys.modules)))"]
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)

@@ -84,8 +84,11 @@ def reproduce(
     checks.check_parameters(given)
     from vamp.experiments import notebooks
 
+    sources = notebooks.find(names or [])
+    if backend is not None and not names:
+        sources = _having(sources, backend)
     planned = notebooks.plan(
-        notebooks.find(names or []),
+        sources,
         given,
         full=full,
         start_timeout_s=start_timeout,
@@ -99,6 +102,18 @@ def reproduce(
         if outcome.error:
             console.err.print(f"vamp: {outcome.stem}: {outcome.error}", markup=False)
     return 0 if all(outcome.state == "ran" for outcome in outcomes) else 1
+
+
+def _having(sources: list[Path], backend: str) -> list[Path]:
+    """All notebooks that take the backend; says which are left out. Raises ConfigError: none does."""
+    from vamp.experiments.catalogue import having
+
+    fits, others = having(sources, backend)
+    if not fits:
+        raise ConfigError(f"no notebook runs on backend {backend!r}; use sim, cpu, cuda or recorded")
+    if others:
+        console.out.print(f"not on {backend}: {', '.join(path.stem for path in others)}", markup=False)
+    return fits
 
 
 def _use_cluster(address: str) -> None:
