@@ -48,7 +48,7 @@ def table4(checkout):
         (["table4", "-p", "ratio", "60"], "ratio is 60; it must be a number from 0 to 50"),
         (["table4", "-p", "ratio"], "-p 'ratio' is no parameter; write -p NAME VALUE"),
         (["table4", "--platform", "h100_pcie_tp2"], "no chosen notebook has a parameter 'platform'"),
-        (["table4", "--backend", "cuda"], "backend 'cuda' is not in this version"),
+        (["table4", "--backend", "tpu"], "backend 'tpu' is not in this version"),
         (["table4", "--trace", "/no/such"], "trace /no/such does not exist"),
         (["table4", "-j", "0"], "-j is 0; it must be at least 1"),
     ],

@@ -214,13 +214,10 @@ def figure(p: Params, rows: pd.DataFrame, runs: Sequence[RunResult]) -> SavedFig
 def save(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult], rows: pd.DataFrame) -> results.Results:
     """Write the results file and every bin."""
     results.save_frame(NOTEBOOK, "bins", p.backend, rows)
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, specs, runs, rows),
-        seeds=p.seeds,
         summaries=group_rows(run_rows(specs, runs)),
         why_not=p.why_not or "counted over six hours; run with --full",
     )

@@ -161,13 +161,10 @@ def figure(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> Sa
 def save(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult]) -> results.Results:
     """Write the results file and every decision."""
     results.save_frame(NOTEBOOK, "decisions", p.backend, decision_rows(specs, runs))
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, specs, runs),
-        seeds=p.seeds,
         summaries=table(p, specs, runs),
         why_not=p.why_not or "no such decision, or not among the runs asked for",
     )

@@ -107,13 +107,8 @@ def figure(p: Params, spec: RunSpec, rows: pd.DataFrame) -> SavedFigure:
 def save(p: Params, run: RunResult, rows: pd.DataFrame) -> results.Results:
     """Nothing of the paper is measured here; the rows and the counts are kept."""
     results.save_frame(NOTEBOOK, "steps", p.backend, rows)
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
-        covers=(),
-        measured=[],
-        seeds=[p.seed],
         summaries=counts(run),
     )
 

@@ -98,13 +98,10 @@ def figure(p: Params, runs: Sequence[RunResult], cells: pd.DataFrame) -> SavedFi
 
 
 def save(p: Params, cells: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, cells),
-        seeds=p.seeds,
         summaries=cells,
         why_not=p.needs(*PAPER_RATIOS),
     )

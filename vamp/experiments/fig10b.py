@@ -109,13 +109,10 @@ def figure(p: Params, runs: Sequence[RunResult], grid: pd.DataFrame) -> SavedFig
 
 
 def save(p: Params, grid: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, grid),
-        seeds=p.seeds,
         summaries=grid,
         why_not=p.lacks,
     )

@@ -122,10 +122,8 @@ def figure(p: Params, pl: Platform) -> SavedFigure:
 
 
 def save(p: Params, pl: Platform) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, pl),
         why_not=f"a share of an H100; {p.platform} was asked for",

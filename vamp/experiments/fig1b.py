@@ -109,12 +109,8 @@ def figure(p: Params, cells: pd.DataFrame) -> SavedFigure:
 
 def save(p: Params, cells: pd.DataFrame) -> results.Results:
     """No value of the paper is judged: it prints none of this figure. What was measured is in `summaries`."""
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
-        measured=[],
-        seeds=p.seeds,
         summaries=cells,
     )

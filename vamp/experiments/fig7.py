@@ -78,13 +78,10 @@ def figure(p: Params, runs: Sequence[RunResult], bins: pd.DataFrame) -> SavedFig
 
 
 def save(p: Params, bins: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, bins),
-        seeds=p.seeds,
         summaries=bins,
         why_not=p.why_not,
     )

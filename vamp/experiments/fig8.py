@@ -112,13 +112,10 @@ def figure(p: Params, runs: Sequence[RunResult], medians: pd.DataFrame) -> Saved
 
 
 def save(p: Params, medians: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, medians),
-        seeds=p.seeds,
         summaries=medians,
         why_not=p.why_not,
     )

@@ -236,13 +236,10 @@ def figure(p: Params, cells: pd.DataFrame) -> SavedFigure:
 
 
 def save(p: Params, cells: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, cells),
-        seeds=p.seeds,
         summaries=cells,
         why_not=p.why_not or "the sweep did not include it",
     )

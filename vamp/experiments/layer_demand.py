@@ -187,13 +187,10 @@ def figure(p: Params, layers: pd.DataFrame) -> SavedFigure:
 
 
 def save(p: Params, layers: pd.DataFrame) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, layers),
-        seeds=[p.seed],
         summaries=layers,
         why_not=p.why_not or "the paper profiled a running model; no step was profiled here",
     )

@@ -120,6 +120,4 @@ def figure(p: Params, rows: pd.DataFrame) -> SavedFigure:
 
 def save(p: Params, rows: pd.DataFrame) -> results.Results:
     """The paper prints no number of section VII-A: there is nothing to judge."""
-    return results.save(
-        NOTEBOOK, backend=p.backend, parameters=p.model_dump(), covers=COVERS, measured=[], summaries=rows
-    )
+    return p.save(NOTEBOOK, covers=COVERS, summaries=rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -15,6 +16,8 @@ from vamp.experiments.ensure import check_backend
 from vamp.experiments.recording import origin_of
 from vamp.experiments.spec import Backend
 from vamp.live.platform import LIVE_BACKENDS, LivePlatform, live_platform_names, load_live_platform
+from vamp.report import results
+from vamp.report.verdicts import Measured
 from vamp.sim.platforms import Platform, is_calibration, load_platform, platform_names
 
 PAPER_PLATFORMS = ("h100_pcie_tp2", "h200_nvl_tp4")
@@ -145,6 +148,32 @@ class Parameters(Frozen):
             return ""
         return f"{self.note}: {NOT_THE_PAPERS}"
 
+    @property
+    def seeds(self) -> list[int]:
+        """Of the runs; none where nothing is run."""
+        return []
+
+    def save(
+        self,
+        notebook: str,
+        *,
+        covers: Iterable[str] = (),
+        measured: Sequence[Measured] = (),
+        summaries: pd.DataFrame | None = None,
+        why_not: str = "",
+    ) -> results.Results:
+        """Write the results file of a notebook that ran with these parameters: see `results.save`."""
+        return results.save(
+            notebook,
+            backend=self.backend,
+            parameters=self.model_dump(),
+            covers=covers,
+            measured=measured,
+            seeds=self.seeds,
+            summaries=summaries,
+            why_not=why_not,
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _fitting_platform(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +226,10 @@ class OneRunParameters(Parameters):
     seed: Annotated[int, Field(ge=0)] = 0
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     jobs: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.seed]
 
     @property
     def n_jobs(self) -> int | None:

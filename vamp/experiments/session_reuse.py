@@ -128,12 +128,8 @@ def figure(p: Params, turns: pd.DataFrame) -> SavedFigure:
 
 def save(p: Params, turns: pd.DataFrame) -> results.Results:
     """The paper's figures are illustrations: nothing is judged. What was measured is in `summaries`."""
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
-        measured=[],
-        seeds=[p.seed],
         summaries=turns,
     )

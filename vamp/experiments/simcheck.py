@@ -110,6 +110,4 @@ def figure(p: Params, real: Sequence[RecordedRun], runs: Sequence[RunResult]) ->
 
 def save(p: Params, rows: pd.DataFrame) -> results.Results:
     """The results file: the comparison as its summaries; none of the paper's values is measured here."""
-    return results.save(
-        NOTEBOOK, backend=p.backend, parameters=p.model_dump(), covers=(), measured=[], seeds=[], summaries=rows
-    )
+    return p.save(NOTEBOOK, summaries=rows)

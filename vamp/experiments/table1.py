@@ -106,10 +106,8 @@ def figure(p: Params, platforms: list[Platform]) -> SavedFigure:
 
 
 def save(p: Params, platforms: list[Platform]) -> results.Results:
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(platforms),
         why_not="an input here; a live engine reads it off at its start",

@@ -134,10 +134,8 @@ def _live_figure(p: Params, live: LivePlatform, rows: pd.DataFrame) -> SavedFigu
 
 def save(p: Params, rows: pd.DataFrame) -> results.Results:
     comparable = p.platform == "h100_pcie_tp2" and not p.uncompared
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(rows, p.platform) if comparable else [],
         summaries=rows,

@@ -155,11 +155,8 @@ def check(found: pd.DataFrame) -> str:
 
 def save(p: Params, experiments: list[Experiment]) -> results.Results:
     """Set-up values are cited; what the matrix gives is in `summaries`."""
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
-        measured=[],
         summaries=table(experiments),
     )

@@ -202,13 +202,10 @@ def _binned(spec: RunSpec, run: RunResult) -> pd.DataFrame:
 def save(p: Params, specs: Sequence[RunSpec], runs: Sequence[RunResult], cells: pd.DataFrame) -> results.Results:
     """Write the results file and every request."""
     results.save_frame(NOTEBOOK, "requests", p.backend, request_rows(specs, runs))
-    return results.save(
+    return p.save(
         NOTEBOOK,
-        backend=p.backend,
-        parameters=p.model_dump(),
         covers=COVERS,
         measured=measured(p, cells),
-        seeds=p.seeds,
         summaries=cells,
         why_not=p.why_not,
     )
