@@ -24,7 +24,7 @@ def test_help(vamp, argv):
         ([], "Missing command; see vamp --help"),
         (["run"], "Missing command"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["run", "closed-loop"], "No such command 'closed-loop'"),
+        (["run", "closed-cup"], "No such command 'closed-cup'"),
         (["run", "replay", "--rato", "15"], "No such option"),
         (["run", "replay", "--seed", "x"], "Invalid value for '--seed'"),
     ],
