@@ -105,6 +105,8 @@ def test_ctrl_c_leaves_nothing_running(nodes, runs):
 
 def test_needs_are_the_platforms():
     assert cluster.demands(spec()) == {"num_cpus": 1, "num_gpus": 0}
+    for platform, gpus in (("h200_tp2_rank", 1), ("h100_pcie_tp2", 2), ("h200_nvl_tp4", 4)):
+        assert cluster.demands(spec(backend="cuda", platform=platform))["num_gpus"] == gpus
 
 
 def test_no_cluster_and_no_ray_are_one_line_each(runs, monkeypatch):

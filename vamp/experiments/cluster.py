@@ -135,7 +135,7 @@ def demands(spec: RunSpec) -> dict[str, int]:
         return {"num_cpus": 1, "num_gpus": 0}
     from vamp.live.platform import load_live_platform
 
-    gpus = getattr(load_live_platform(spec.platform), "gpus", 0) if spec.backend == "cuda" else 0
+    gpus = load_live_platform(spec.platform).tp if spec.backend == "cuda" else 0
     return {"num_cpus": LIVE_CORES, "num_gpus": gpus}
 
 
