@@ -137,6 +137,6 @@ def fit_routed_gbps(pairs: Sequence[tuple[TimedStep, float]]) -> Fit:
 def _fitted(columns: Rows, measured: Rows) -> tuple[list[float], list[float]]:
     """Coefficients, and residuals in percent."""
     weights = 1.0 / np.abs(measured)
-    found, _ = nnls(columns * weights[:, None], measured * weights)  # type: ignore[no-untyped-call]
+    found, _ = nnls(columns * weights[:, None], measured * weights)
     residuals = 100.0 * (columns @ found - measured) * weights
     return [float(c) for c in found], [round(float(r), 2) for r in residuals]

@@ -78,7 +78,7 @@ def inclusion(skew: float, experts: int, top_k: int, rng: np.random.Generator) -
         odds = np.exp(log_factor) * weight
         return float((odds / (1 + odds)).sum()) - top_k
 
-    odds = np.exp(brentq(excess, -60.0, 60.0)) * weight  # type: ignore[no-untyped-call]
+    odds = np.exp(brentq(excess, -60.0, 60.0)) * weight
     return np.asarray(odds / (1 + odds), dtype=np.float64)
 
 

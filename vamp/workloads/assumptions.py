@@ -136,7 +136,7 @@ def scaled(name: str, draws: Floats, low: npt.ArrayLike, high: npt.ArrayLike, we
         raise ConfigError(f"{name}: a total of {total:.0f} is needed, {bounds}; relax an override")
     if least >= 0:  # every draw at its lower bound, or no draw wanted
         return np.clip(draws * 0.0, low, high)
-    factor: float = brentq(excess, 0.0, _LARGEST_FACTOR)  # type: ignore[no-untyped-call]
+    factor: float = brentq(excess, 0.0, _LARGEST_FACTOR)
     return np.clip(draws * factor, low, high)
 
 
